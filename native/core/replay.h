@@ -1,0 +1,26 @@
+/* UDP replay windows (rule W4; the sliding bitmap is RFC 6479's).
+ *
+ * A sender session is a node id with the 16 random bytes it drew at its start. Its
+ * window is made only after a tag verified, and is kept until its highest sender time
+ * + 30 s has passed: by then the clock check alone refuses its old frames. The clock
+ * of the windows never goes back. A full table refuses new sessions and never evicts
+ * one that is unexpired.
+ */
+#ifndef PEERAGE_REPLAY_H
+#define PEERAGE_REPLAY_H
+
+#include "frame.h"
+
+#define REPLAY_WINDOW 1024u     /* how far a counter may lag behind the highest */
+
+struct replay;
+
+struct replay *replay_new(const uint8_t hash_key[16]);     /* NULL: out of memory */
+void replay_free(struct replay *);
+
+/* Verified frame: VERDICT_OK the first time, VERDICT_REPLAY after, VERDICT_FULL. */
+enum verdict replay_check(struct replay *, const struct frame *, uint64_t wall_ms);
+
+size_t replay_count(const struct replay *);
+
+#endif
