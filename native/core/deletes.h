@@ -1,0 +1,25 @@
+/* The deletes a node remembers (rule D1): key (or channel) -> the random id of the last
+ * delete, until no load that began before it can still be on its way. A value is
+ * stored only if its sender knew the same id (D2). A full table forgets nothing; it
+ * says so, and the node keeps nothing from others until there is room.
+ * Under the shell's short lock, like the store.
+ */
+#ifndef PEERAGE_DELETES_H
+#define PEERAGE_DELETES_H
+
+#include "base.h"
+
+struct deletes;
+
+struct deletes *deletes_new(const uint8_t hash_key[16]);    /* NULL: out of memory */
+void deletes_free(struct deletes *);
+
+/* Remember `id` (not 0) for the key's hash until until_ms; replaces an older id.
+ * False: the table is full (deletes_full() is then true until something expires). */
+bool deletes_put(struct deletes *, struct span name, uint64_t id, uint64_t now_ms,
+                 uint64_t until_ms);
+uint64_t deletes_get(const struct deletes *, struct span name, uint64_t now_ms);   /* 0: none */
+bool deletes_full(struct deletes *, uint64_t now_ms);
+size_t deletes_count(const struct deletes *);
+
+#endif

@@ -1,0 +1,37 @@
+/* Who owns a channel: rendezvous (highest random weight) hashing
+ * (Thaler and Ravishankar, IEEE/ACM ToN 1998), by the fixed formula of rule O1:
+ *
+ *   k            = first 16 bytes of BLAKE2b(label)
+ *   channel hash = SipHash-2-4(k, channel)
+ *   member hash  = SipHash-2-4(k, family byte (4 or 6) || 16 address bytes || port)
+ *   score        = fmix64(channel hash XOR member hash)        (murmur3's finaliser)
+ *
+ * The highest score owns, the next is its heir; ties go to the lower address.
+ * The score never changes between releases: the vectors in the tests pin it.
+ */
+#ifndef PEERAGE_RENDEZVOUS_H
+#define PEERAGE_RENDEZVOUS_H
+
+#include "addr.h"
+#include "base.h"
+
+struct rendezvous {
+    uint8_t key[16];
+};
+
+void rendezvous_init(struct rendezvous *, struct span label);
+uint64_t rendezvous_channel(const struct rendezvous *, struct span channel);
+uint64_t rendezvous_member(const struct rendezvous *, const struct addr *);
+uint64_t rendezvous_score(uint64_t channel_hash, uint64_t member_hash);
+
+struct rendezvous_candidate {
+    uint64_t member_hash;
+    struct addr addr;
+};
+
+/* Indices of the best `want` candidates for the channel, best first, into out.
+ * Returns how many (fewer when there are fewer candidates). One pass, want is small. */
+unsigned rendezvous_rank(const struct rendezvous_candidate *, unsigned count,
+                         uint64_t channel_hash, unsigned want, unsigned *out);
+
+#endif

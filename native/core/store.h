@@ -1,0 +1,92 @@
+/* The node's own entries: a hash table of keys with TTLs behind a byte bound.
+ *
+ * No lock of its own: every call stands under the shell's one short lock, so nothing
+ * here may allocate much, hash a value, or release a foreign owner (the blobs that an
+ * operation frees are handed to the caller's `dropped` list instead; V1).
+ * A hit touches as little as possible: eviction is SIEVE (Zhang et al., NSDI 2024),
+ * whose hit sets one bit.
+ * The byte count covers keys, values and bookkeeping, and equals a walk of the table.
+ * Values below 1 KiB lie inline behind their entry, larger ones are blobs.
+ */
+#ifndef PEERAGE_STORE_H
+#define PEERAGE_STORE_H
+
+#include "base.h"
+#include "blob.h"
+#include "message.h"
+
+#define STORE_INLINE_BYTES_MAX 1024u    /* a foreign blob of any size is kept as a blob */
+
+struct store;
+
+/* What to put. The store copies the spans, and takes a reference of its own to blob.
+ * The value is `blob` if set (values of at most STORE_INLINE_BYTES_MAX that are not
+ * foreign are copied inline), else `bytes`. */
+struct store_item {
+    struct span key;
+    uint64_t channel_hash;      /* for invalidating a whole channel; any hash, one meaning */
+    struct blob *blob;
+    struct span bytes;
+    uint8_t value_type;
+    uint64_t stored_ms;         /* when its owner stored it, on this node's clock */
+    uint64_t expires_ms;        /* NEVER_MS: never */
+    uint64_t stale_until_ms;    /* >= expires_ms; equal: not served stale */
+};
+
+/* A hit. Either blob (borrowed; blob_ref it under the lock to keep it) or inline bytes
+ * (borrowed; copy them under the lock). */
+struct store_hit {
+    struct span bytes;          /* always set */
+    struct blob *blob;          /* NULL: the bytes lie inline */
+    uint8_t value_type;
+    bool stale;                 /* past expires_ms, within stale_until_ms */
+    uint64_t stored_ms, expires_ms, stale_until_ms;
+};
+
+/* bytes_max: the bound. hash_key: random, against chosen collisions. NULL: out of memory. */
+struct store *store_new(size_t bytes_max, const uint8_t hash_key[16]);
+void store_free(struct store *);        /* unrefs all; any thread, no lock needed any more */
+
+/* Blobs an operation let go: the caller unrefs them after the lock (blob_unref).
+ * Fixed room; a full list makes the operation stop evicting early, never leak. */
+#define STORE_DROPPED_MAX 64
+struct store_dropped {
+    unsigned count;
+    struct blob *blobs[STORE_DROPPED_MAX];
+};
+
+/* Store or replace. May evict. ERR_TOO_BIG if it could never fit, ERR_NOMEM; the old
+ * entry then stays, because a failed write must not also be a delete. */
+int store_put(struct store *, const struct store_item *, uint64_t now_ms,
+              struct store_dropped *dropped);
+
+/* False: absent or past stale_until_ms (then it is left for store_sweep). A stale hit
+ * is returned only if `stale_too`. */
+bool store_get(struct store *, struct span key, uint64_t now_ms, bool stale_too,
+               struct store_hit *out);
+
+/* Swap the blob of `key` from `old` to `fresh` (the same bytes held otherwise: a Python
+ * object in place of a native copy) if the entry still holds `old`. Takes a reference
+ * to fresh when it returns true; `old`'s goes to dropped. */
+bool store_swap(struct store *, struct span key, struct blob *old, struct blob *fresh,
+                struct store_dropped *dropped);
+
+bool store_delete(struct store *, struct span key, struct store_dropped *);
+/* Delete up to room-in-dropped entries of a channel; true when none is left. */
+bool store_delete_channel(struct store *, uint64_t channel_hash, struct store_dropped *);
+/* The same for everything (D3). */
+bool store_clear(struct store *, struct store_dropped *);
+/* Look at up to `steps` entries, free those past their stale time; call now and then. */
+void store_sweep(struct store *, uint64_t now_ms, unsigned steps, struct store_dropped *);
+
+/* Walk in no order: start with cursor 0, returns the next cursor, 0 at the end.
+ * The key and hit are borrowed under the lock. Entries put meanwhile may be missed. */
+uint64_t store_walk(struct store *, uint64_t cursor, uint64_t now_ms, struct span *key,
+                    uint64_t *channel_hash, struct store_hit *out);
+
+struct store_stats {
+    uint64_t entries, bytes, bytes_max, evicted, expired;
+};
+void store_stats(const struct store *, struct store_stats *out);
+
+#endif
