@@ -26,6 +26,7 @@
 #define FRAME_FIXED_BYTES 80u
 #define FRAME_RANDOM_BYTES 16u
 #define FRAME_LABEL_BYTES 8u
+#define FRAME_TAG_BYTES_MIN 16u
 
 enum frame_mode { FRAME_HMAC = 0, FRAME_AEAD = 1 };
 
@@ -40,7 +41,7 @@ enum frame_mode { FRAME_HMAC = 0, FRAME_AEAD = 1 };
     X(LABEL, "another cluster's label")                     \
     X(TAG, "does not verify (another secret, or forged)")   \
     X(RECEIVER, "meant for another node")                   \
-    X(SENDER, "reflected to its sender")                    \
+    X(SENDER, "reflected to its sender, or another than it was") \
     X(CLOCK, "sender's clock is off by more than 30 s")     \
     X(REPLAY, "seen before")                                \
     X(BOUND, "a length is out of bounds")                   \
@@ -74,7 +75,17 @@ void frame_encode(const struct frame *, uint8_t out[FRAME_FIXED_BYTES]);
 /* Read a fixed part: VERDICT_MORE while fewer than FRAME_FIXED_BYTES are there,
  * VERDICT_GARBAGE, VERDICT_VERSION or VERDICT_BOUND when it can't be one (head bytes
  * outside [FRAME_FIXED_BYTES + 16, HEAD_BYTES_MAX], head + value above
- * FRAME_BYTES_MAX), else VERDICT_OK. */
+ * FRAME_BYTES_MAX), else VERDICT_OK. A version above ours is read as ours: newer
+ * releases only add behind what we know, and may use what is reserved here. */
 enum verdict frame_decode(struct span in, struct frame *out);
+
+/* What can be told before the tag: VERDICT_LABEL, VERDICT_MODE or VERDICT_OK. They stand
+ * in the clear so that a wrong setting is not mistaken for a wrong secret; that they are
+ * true is known only when the tag verifies. */
+enum verdict frame_check_cluster(const struct frame *, enum frame_mode,
+                                 const uint8_t label[FRAME_LABEL_BYTES]);
+
+/* Sent within CLOCK_SKEW_MS_MAX of `wall_ms`, either way. */
+bool frame_is_timely(const struct frame *, uint64_t wall_ms);
 
 #endif

@@ -1,0 +1,55 @@
+/* What the core wants done: returned, never acted on. An array of effects that the shell
+ * (or the simulator) carries out in order, after it has let go of the short lock.
+ *
+ * An effect that can't be recorded for want of memory is dropped and counted: every wait
+ * in the core has a deadline of its own, so a dropped effect costs time, not an answer.
+ * Completed waiters never depend on memory: they are linked, not copied.
+ */
+#ifndef PEERAGE_EFFECTS_H
+#define PEERAGE_EFFECTS_H
+
+#include "addr.h"
+#include "base.h"
+#include "blob.h"
+#include "message.h"
+
+enum effect_kind {
+    EFFECT_ANSWER,      /* send `message` (+ value) on connection conn_id */
+    EFFECT_CALL,        /* ask node_id at addr; the reply comes back under call_id */
+    EFFECT_LOADS,       /* a registered load waits to be taken; `async`: by the start loop */
+    EFFECT_CANCEL_LOAD, /* nobody waits for load_id any more; the holder's `port` may stop it */
+};
+
+struct effect {
+    enum effect_kind kind;
+    uint64_t conn_id;
+    uint64_t call_id, node_id;
+    uint64_t load_id;
+    void *port;
+    bool async;
+    uint32_t timeout_ms;
+    struct addr addr;
+    struct message message;     /* its spans point into `text` */
+    struct blob *value;         /* a reference, or NULL */
+    uint8_t *text;              /* owned copy of the message's spans, or NULL */
+};
+
+struct effects {
+    struct effect *at;
+    size_t count, room;
+    uint64_t dropped;
+    struct list completed;      /* struct waiter by its link: local waiters that have their answer */
+};
+
+void effects_init(struct effects *);
+void effects_clear(struct effects *);   /* unrefs and frees what the effects hold; keeps the room */
+void effects_deinit(struct effects *);
+
+/* Append. The message's spans are copied, a reference to value is taken. */
+void effects_answer(struct effects *, uint64_t conn_id, const struct message *, struct blob *value);
+void effects_call(struct effects *, uint64_t call_id, const struct addr *, uint64_t node_id,
+                  uint32_t timeout_ms, const struct message *, struct blob *value);
+void effects_loads(struct effects *, bool async);
+void effects_cancel_load(struct effects *, uint64_t load_id, void *port);
+
+#endif

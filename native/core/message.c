@@ -1,0 +1,84 @@
+/* The fields of a head (see message.h for their layout). */
+#include "message.h"
+
+#include "err.h"
+
+#define FLAGS_KNOWN                                                              \
+    (MESSAGE_MORE | MESSAGE_LOADS | MESSAGE_OWNER_SILENT | MESSAGE_BY_CHANNEL |  \
+     MESSAGE_SET | MESSAGE_STALE)
+
+const char *message_kind_text(uint8_t kind)
+{
+    switch (kind) {
+#define X(name, number)                                                          \
+    case number:                                                                 \
+        return #name;
+        MESSAGE_KINDS(X)
+#undef X
+    }
+    return "unknown";
+}
+
+int message_encode(const struct message *m, bool with_digest, struct writer *w)
+{
+    if (m->key.bytes > KEY_BYTES_MAX || m->channel.bytes > CHANNEL_BYTES_MAX ||
+        m->loader.bytes > LOADER_BYTES_MAX || m->chain_count > CHAIN_MAX)
+        return ERR_TOO_BIG;
+
+    put_u8(w, m->flags);
+    put_u8(w, m->value_type);
+    put_u8(w, m->chain_count);
+    put_u8(w, (uint8_t)m->channel.bytes);
+    put_u8(w, (uint8_t)m->loader.bytes);
+    put_u8(w, 0);
+    put_u16(w, (uint16_t)m->key.bytes);
+    put_u32(w, m->budget_ms);
+    put_u32(w, m->load_timeout_ms);
+    put_u32(w, m->ttl_ms);
+    put_u32(w, m->stale_ms);
+    put_u32(w, m->age_ms);
+    put_u64(w, m->delete_id);
+    for (unsigned i = 0; i < m->chain_count; i++)
+        put_u64(w, m->chain[i]);
+    put_span(w, m->key);
+    put_span(w, m->channel);
+    put_span(w, m->loader);
+    if (with_digest)
+        put_span(w, span_of(m->digest, sizeof m->digest));
+    return w->failed ? ERR_TOO_BIG : 0;
+}
+
+bool message_decode(struct span fields, bool newer, bool with_digest, struct message *out)
+{
+    struct reader r = reader_of(fields);
+
+    out->flags = take_u8(&r);
+    out->value_type = take_u8(&r);
+    out->chain_count = take_u8(&r);
+    size_t channel_bytes = take_u8(&r);
+    size_t loader_bytes = take_u8(&r);
+    uint8_t reserved = take_u8(&r);
+    size_t key_bytes = take_u16(&r);
+    out->budget_ms = take_u32(&r);
+    out->load_timeout_ms = take_u32(&r);
+    out->ttl_ms = take_u32(&r);
+    out->stale_ms = take_u32(&r);
+    out->age_ms = take_u32(&r);
+    out->delete_id = take_u64(&r);
+    if (out->chain_count > CHAIN_MAX || key_bytes > KEY_BYTES_MAX ||
+        out->value_type >= VALUE_TYPE_COUNT)
+        return false;
+    for (unsigned i = 0; i < out->chain_count; i++)
+        out->chain[i] = take_u64(&r);
+    out->key = take_span(&r, key_bytes);
+    out->channel = take_span(&r, channel_bytes);
+    out->loader = take_span(&r, loader_bytes);
+    if (with_digest)
+        take_copy(&r, out->digest, sizeof out->digest);
+
+    if (newer) {
+        out->flags &= FLAGS_KNOWN;
+        return !r.failed;
+    }
+    return reserved == 0 && (out->flags & ~FLAGS_KNOWN) == 0 && take_done(&r);
+}

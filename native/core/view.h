@@ -1,0 +1,48 @@
+/* What a node knows of the cluster's live members at one moment, as ownership needs it:
+ * who takes part in the contest for channels, and in which order they stand for one.
+ * Built by `node` from membership, handed to `serve` whole, never changed afterwards.
+ */
+#ifndef PEERAGE_VIEW_H
+#define PEERAGE_VIEW_H
+
+#include "addr.h"
+#include "rendezvous.h"
+
+enum phase { PHASE_LOOKING, PHASE_WARMING, PHASE_READY, PHASE_DRAINING, PHASE_LEFT };
+
+struct view_member {
+    struct addr addr;
+    uint64_t node_id;
+    uint64_t hash;              /* rendezvous_member */
+    uint64_t started_ms;
+    bool self;
+    bool coordinates;           /* may coordinate */
+    bool warming, draining, observer;
+    bool contends;              /* takes part in the contest for channels */
+};
+
+struct view {
+    uint64_t epoch;             /* +1 with each new view */
+    uint64_t changed_ms;        /* when the set of contenders last changed */
+    enum phase phase;           /* this node's own */
+    unsigned count;             /* live members, self and observers among them; by address */
+    int self;                   /* index, -1: not (yet) a member */
+    int coordinator;            /* index, -1: none */
+    struct view_member members[];
+};
+
+#define RANKS_MAX 3
+
+/* Sets contends for each member (rule M1: past warming and not draining nor observing;
+ * where nobody is past warming, all the warming ones), self and coordinator (M8).
+ * The members are sorted by address here. */
+void view_finish(struct view *);
+
+/* Indices of the best contenders for a channel, best first. Returns how many. */
+unsigned view_rank(const struct view *, uint64_t channel_hash, unsigned want,
+                   unsigned out[RANKS_MAX]);
+
+/* Index of the member with this address, -1: none. */
+int view_find(const struct view *, const struct addr *);
+
+#endif
