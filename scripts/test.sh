@@ -20,7 +20,7 @@ install_packages
 make_venv
 install_peerage test
 say "Building the native tests"
-quietly make-tests.log make -C native -j"$JOBS" BUILD=build/check WERROR=-Werror tests ||
+quietly make-tests.log make -C native -j"$JOBS" build-check ||
     die "the native tests could not be built, see above"
 unlock_setup
 
