@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Both commands of the README on a system that has nothing yet: debootstraps Debian into
+# a folder, copies a fresh clone in, and runs scripts/demo.sh and scripts/test.sh there
+# by chroot. As root, with debootstrap and a network; takes some minutes, so it is run by
+# hand and in a workflow, not with every test.
+#
+#   scripts/clean_room.sh [SUITE [FOLDER]]      default: bookworm, a new folder in /var/tmp
+#
+# MIRROR=url picks the archive; KEEP=1 leaves the folder there.
+set -euo pipefail
+
+suite=${1:-bookworm}
+folder=${2:-$(mktemp -d /var/tmp/peerage-clean-room.XXXXXX)}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+die()
+{
+    echo "clean_room.sh: $*" >&2
+    exit 1
+}
+
+[ "$(id -u)" -eq 0 ] || die "needs root (chroot, mount)"
+command -v debootstrap >/dev/null || die "missing: debootstrap (Debian package debootstrap)"
+[ -z "$(ls -A "$folder" 2>/dev/null)" ] || die "$folder is not empty"
+
+mounted=()
+end()
+{
+    local i
+    for ((i = ${#mounted[@]} - 1; i >= 0; i--)); do
+        umount "${mounted[i]}" || umount -l "${mounted[i]}" || true
+    done
+    mounted=()
+    if [ -n "${KEEP:-}" ]; then
+        echo "left in $folder"
+    elif ! grep -q " $folder/" /proc/mounts; then
+        rm -rf "$folder"
+    fi
+}
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+attach()
+{
+    mount "$@" && mounted+=("${*: -1}")
+}
+
+echo "Making a clean Debian $suite in $folder"
+debootstrap --variant=minbase --include=ca-certificates "$suite" "$folder" \
+    ${MIRROR:+"$MIRROR"} >"$folder.log" 2>&1 || {
+    tail -n 20 "$folder.log" >&2
+    die "debootstrap failed"
+}
+rm -f "$folder.log"
+attach -t proc proc "$folder/proc"
+attach -t sysfs sysfs "$folder/sys"
+attach --bind /dev "$folder/dev"
+attach -t devpts devpts "$folder/dev/pts"
+attach -t tmpfs tmpfs "$folder/dev/shm"
+attach -t tmpfs tmpfs "$folder/run"
+cp /etc/resolv.conf "$folder/etc/resolv.conf"
+[ -f /etc/hosts ] && cp /etc/hosts "$folder/etc/hosts"
+# How this machine reaches its packages is how the clean one does: proxies, mirrors and
+# the certificates they need are not what is tested here.
+for file in /etc/pip.conf /etc/apt/apt.conf.d/*proxy* /usr/local/share/ca-certificates/*; do
+    if [ -f "$file" ]; then
+        mkdir -p "$folder$(dirname "$file")"
+        cp "$file" "$folder$file"
+    fi
+done
+# No daemon starts because its package is installed.
+printf '#!/bin/sh\nexit 101\n' >"$folder/usr/sbin/policy-rc.d"
+chmod +x "$folder/usr/sbin/policy-rc.d"
+
+git -c safe.directory="$root" clone -q --no-hardlinks "$root" "$folder/root/peerage"
+
+inside()
+{
+    chroot "$folder" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+        TERM="${TERM:-dumb}" ${http_proxy:+http_proxy="$http_proxy"} \
+        ${https_proxy:+https_proxy="$https_proxy"} ${no_proxy:+no_proxy="$no_proxy"} \
+        /bin/bash -c "cd /root/peerage && $1"
+}
+inside "update-ca-certificates >/dev/null 2>&1 || true"
+for command in scripts/demo.sh scripts/test.sh; do
+    echo "=== $command in the clean $suite ==="
+    inside "$command" || die "$command failed in the clean $suite"
+done
+echo "Both commands run from a clean Debian $suite"

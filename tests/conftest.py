@@ -1,0 +1,132 @@
+"""What every test may use: a secret and a label of its own, ports nobody else has, the
+environment of a node, and processes that are gone when the test is.
+
+Nothing here reads the surroundings' PEER_ variables: a developer who has a fleet
+configured in the shell must not see it join the tests.
+"""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ports import Ports  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root():
+    return ROOT
+
+
+@pytest.fixture
+def secret():
+    return secrets.token_hex(32)
+
+
+@pytest.fixture
+def label():
+    return "test-" + secrets.token_hex(8)
+
+
+@pytest.fixture
+def ports():
+    reserved = Ports()
+    yield reserved
+    reserved.close()
+
+
+@pytest.fixture
+def base_port(ports):
+    return ports.base
+
+
+def clean_environment():
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PEER") and name not in ("ENABLE_PEERS", "REDIS_URL")
+    }
+
+
+@pytest.fixture
+def peer_env(secret, label, base_port):
+    """make(**changes) -> the environment of one node of this test's cluster.
+    Names as in the settings; a value of None takes the variable away."""
+
+    def make(**changes):
+        environment = clean_environment() | {
+            "ENABLE_PEERS": "true",
+            "PEER_SECRET": secret,
+            "PEER_LABEL": label,
+            "PEER_PORT": str(base_port),
+            "PEER_PORT_RANGE": "16",
+            "PEER_LISTEN": "127.0.0.1",
+            "PEER_ADVERTISE_ADDR": "127.0.0.1",
+        }
+        for name, value in changes.items():
+            if value is None:
+                environment.pop(name, None)
+            else:
+                environment[name] = str(value)
+        return environment
+
+    return make
+
+
+@pytest.fixture
+def spawn(tmp_path):
+    """spawn(arguments, env=..., **popen) -> Popen in a session of its own, output in the
+    file `process.log`. Whatever still runs at the test's end is killed, children too."""
+    started = []
+
+    def start(arguments, **options):
+        log = tmp_path / f"process-{len(started)}.log"
+        with open(log, "wb") as out:
+            process = subprocess.Popen(
+                [str(argument) for argument in arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=options.pop("stdout", out),
+                stderr=options.pop("stderr", subprocess.STDOUT),
+                start_new_session=True,
+                **options,
+            )
+        process.log = log
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+@pytest.fixture(scope="session")
+def native_build():
+    """native_build(variant) -> the folder in which `make build-<variant>` has built the
+    native tests; once per session and variant."""
+    done = {}
+
+    def build(variant):
+        if variant not in done:
+            made = subprocess.run(
+                ["make", "-C", str(ROOT / "native"), f"-j{os.cpu_count() or 1}", f"build-{variant}"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            done[variant] = made
+        made = done[variant]
+        assert made.returncode == 0, made.stdout[-8000:]
+        return ROOT / "native" / "build" / variant
+
+    return build
