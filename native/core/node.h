@@ -1,0 +1,87 @@
+/* A whole node without its sockets: membership, answering and asking composed.
+ *
+ * Two halves (rule O12). What touches store and flights stands in `node_serve(node)` and in
+ * the functions marked *lock*: call them under the shell's short lock. What touches
+ * membership is marked *loop*: the loop thread alone calls it, without the lock. The
+ * simulator calls both from one thread.
+ *
+ *   loop:  node_tick, node_datagram, node_proven, node_leave ... -> struct swim_out, and
+ *          then, if news says so, node_view() -> under the lock node_set_view()
+ *   lock:  node_frame, node_reply, node_closed, node_change, node_serve_tick -> struct effects
+ */
+#ifndef PEERAGE_NODE_H
+#define PEERAGE_NODE_H
+
+#include "effects.h"
+#include "serve.h"
+#include "swim.h"
+#include "view.h"
+
+struct node_config {
+    struct swim_config swim;
+    struct serve_config serve;
+    bool peers;                     /* false: the layer is off, there is no membership */
+    uint64_t seed;                  /* for call, load and delete ids */
+};
+
+struct node;
+
+/* Everything is copied but what swim_config says is borrowed. ERR_NOMEM. */
+int node_new(struct node **out, const struct node_config *, uint64_t now_ms);
+void node_free(struct node *);
+
+struct swim *node_swim(struct node *);      /* loop; NULL: no membership */
+struct serve *node_serve(struct node *);    /* lock */
+
+/* ---- loop --------------------------------------------------------------------------- */
+
+/* The current live members as a view for serve; NULL: out of memory (try again later). */
+struct view *node_view(struct node *, uint64_t now_ms);
+
+/* SWIM_PULL of an out: the request to make of it, as an effect (EFFECT_CALL). */
+void node_pull(struct node *, const struct swim_effect *, struct span payload, struct effects *);
+
+/* ---- lock ---------------------------------------------------------------------------- */
+
+/* Takes the view. Deletes under way include whoever became live (D3). */
+void node_set_view(struct node *, struct view *, uint64_t now_ms, struct effects *);
+
+/* A verified frame from a connection (not HELLO or WELCOME), its value complete and
+ * verified (borrowed, may be NULL). Unknown kinds are answered UNSUPPORTED (W8).
+ * TABLE is not answered here but by node_table (loop). */
+void node_frame(struct node *, uint64_t conn_id, const struct message *, struct blob *value,
+                uint64_t now_ms, struct effects *);
+/* loop: answer a TABLE request with its pages. */
+void node_table(struct node *, uint64_t conn_id, const struct message *, struct blob *value,
+                uint64_t now_ms, struct effects *);
+
+/* A frame in answer to an EFFECT_CALL; NULL message: no connection, closed, or timed out. A
+ * call ends with its first frame without MESSAGE_MORE, or with NULL. */
+void node_reply(struct node *, uint64_t call_id, const struct message *, struct blob *value,
+                uint64_t now_ms, struct effects *);
+/* loop: is this call membership's (a table pull)? Then node_page takes its frames instead. */
+bool node_call_is_pull(uint64_t call_id);
+void node_page(struct node *, uint64_t call_id, const struct message *, struct blob *value,
+               uint64_t now_ms, uint64_t wall_ms, struct swim_out *);
+
+void node_closed(struct node *, uint64_t conn_id, uint64_t now_ms, struct effects *);
+
+/* Set or delete (D1-D4). item NULL: delete. `waiter` (caller's, port and token set) completes
+ * through effects.completed with OUTCOME_VALUE and a blob: the report (node_report_read).
+ * It may leave by node_change_leave. */
+void node_change(struct node *, const struct message *name, bool by_channel,
+                 const struct loaded *item, struct waiter *, uint64_t now_ms, struct effects *);
+void node_change_leave(struct node *, struct waiter *);
+
+/* Who acknowledged, who could not be reached: up to `room` each. False: malformed. */
+struct node_report {
+    unsigned acknowledged_count, unreached_count;
+    struct addr acknowledged[256], unreached[256];
+};
+bool node_report_read(struct span, struct node_report *out);
+
+/* Deadlines of flights, calls and deletes. */
+void node_serve_tick(struct node *, uint64_t now_ms, struct effects *);
+uint64_t node_serve_due_ms(const struct node *);
+
+#endif
