@@ -10,6 +10,7 @@ static struct blob *make(size_t own_bytes)
     if (!b)
         return NULL;
     atomic_init(&b->refs, 1);
+    atomic_init(&b->claimed, false);
     atomic_init(&b->digested, false);
     b->bytes = own_bytes;
     b->at = (const uint8_t *)(b + 1);

@@ -17,6 +17,7 @@
 
 struct blob {
     atomic_uint refs;
+    atomic_bool claimed;            /* somebody has begun to write `digest` */
     atomic_bool digested;           /* `digest` is written before this is set */
     uint8_t digest[DIGEST_BYTES];   /* SHA-256 of the bytes */
     size_t bytes;
@@ -43,6 +44,15 @@ static inline struct blob *blob_ref(struct blob *b)
 }
 
 void blob_unref(struct blob *);     /* NULL is fine */
+
+/* Remember a digest that is known to be the bytes' own. Any thread; the first wins. */
+static inline void blob_remember(struct blob *b, const uint8_t digest[DIGEST_BYTES])
+{
+    if (atomic_exchange_explicit(&b->claimed, true, memory_order_relaxed))
+        return;
+    memcpy(b->digest, digest, DIGEST_BYTES);
+    atomic_store_explicit(&b->digested, true, memory_order_release);
+}
 
 static inline struct span blob_span(const struct blob *b)
 {
