@@ -1,0 +1,125 @@
+/* Suspicions: see the header. A flat array: in calm it is empty, and in a storm
+ * it is walked once a tick.
+ */
+#include "swim_suspicion.h"
+
+#include "err.h"
+#include "mem.h"
+
+#include <math.h>
+
+void suspicions_deinit(struct suspicions *s)
+{
+    mem_free(s->at);
+    memset(s, 0, sizeof *s);
+}
+
+int suspicions_room(struct suspicions *s)
+{
+    if (s->count < s->capacity)
+        return 0;
+    uint32_t want = s->capacity ? s->capacity * 2 : 4;
+    struct suspicion *at = mem_resize(s->at, want * sizeof *at);
+    if (at == NULL)
+        return ERR_NOMEM;
+    s->at = at;
+    s->capacity = want;
+    return 0;
+}
+
+static bool same_host(const struct host *h, const struct addr *a)
+{
+    return memcmp(h->ip, a->ip, sizeof h->ip) == 0;
+}
+
+/* How many hosts could confirm what `first` says of `accused`, at most `limit`. */
+static uint8_t witnesses(const struct members *t, uint32_t accused, const struct host *first,
+                         uint32_t limit)
+{
+    struct host seen[ACCUSERS_MAX];
+    uint8_t count = 0;
+    if (limit > ACCUSERS_MAX - 1)
+        limit = ACCUSERS_MAX - 1;
+    for (uint32_t i = members_from(t, 0); i != MEMBER_NONE && count < limit;
+         i = members_from(t, i + 1)) {
+        const struct member *m = members_at(t, i);
+        if (i == accused || !member_is_live(m) || (m->flags & SWIM_OBSERVER)
+            || same_host(first, &m->addr))
+            continue;
+        bool known = false;
+        for (uint8_t k = 0; k < count; k++)
+            known = known || same_host(&seen[k], &m->addr);
+        if (!known)
+            memcpy(seen[count++].ip, m->addr.ip, 16);
+    }
+    return count;
+}
+
+void suspicions_start(struct suspicions *s, struct members *t, const struct swim_params *p,
+                      uint32_t member, const struct host *first, uint64_t now_ms)
+{
+    assert(s->count < s->capacity && members_at(t, member)->state == SWIM_SUSPECT);
+    struct suspicion *it = &s->at[s->count];
+    double scale = t->live > 1 ? log10((double)t->live) / 2 : 1;
+    double min = (double)p->suspicion_periods * p->period_ms * (scale > 1 ? scale : 1);
+    memset(it, 0, sizeof *it);
+    it->member = member;
+    it->since_ms = now_ms;
+    it->min_ms = (uint32_t)min;
+    it->max_ms = it->min_ms * p->suspicion_max_factor;
+    it->k = t->live <= 3 ? 0 : witnesses(t, member, first, p->confirmations_max);
+    it->hosts[it->count++] = *first;
+    members_at(t, member)->since_s = s->count++;
+}
+
+static struct suspicion *of(struct suspicions *s, struct members *t, uint32_t member)
+{
+    struct suspicion *it = &s->at[members_at(t, member)->since_s];
+    assert(it->member == member);
+    return it;
+}
+
+bool suspicions_confirm(struct suspicions *s, struct members *t, uint32_t member,
+                        const struct host *h)
+{
+    struct suspicion *it = of(s, t, member);
+    if (it->count > it->k || it->count == ACCUSERS_MAX)
+        return false;
+    for (uint8_t k = 0; k < it->count; k++) {
+        if (memcmp(it->hosts[k].ip, h->ip, 16) == 0)
+            return false;
+    }
+    it->hosts[it->count++] = *h;
+    return true;
+}
+
+void suspicions_end(struct suspicions *s, struct members *t, uint32_t member)
+{
+    struct suspicion *it = of(s, t, member);
+    *it = s->at[--s->count];
+    if (it != &s->at[s->count])
+        members_at(t, it->member)->since_s = (uint32_t)(it - s->at);
+}
+
+uint64_t suspicion_deadline_ms(const struct suspicion *it)
+{
+    if (it->k == 0)
+        return it->since_ms + it->min_ms;
+    double span = (double)(it->max_ms - it->min_ms);
+    double timeout = it->max_ms - span * log((double)it->count) / log(it->k + 1.0);
+    return it->since_ms + max_u64(it->min_ms, (uint64_t)(timeout + 0.5));
+}
+
+uint64_t suspicions_due_ms(const struct suspicions *s)
+{
+    uint64_t due_ms = NEVER_MS;
+    for (uint32_t k = 0; k < s->count; k++)
+        due_ms = min_u64(due_ms, suspicion_deadline_ms(&s->at[k]));
+    return due_ms;
+}
+
+void suspicions_shift(struct suspicions *s, uint64_t by_ms)
+{
+    for (uint32_t k = 0; k < s->count; k++)
+        s->at[k].since_ms += by_ms;
+}
