@@ -10,6 +10,8 @@
 #include "mem.h"
 #include "wire.h"
 
+#define RANDOMS_BYTES (2 * FRAME_RANDOM_BYTES)
+
 static const uint8_t challenge_magic[3] = {'P', 'G', 'C'};
 
 int link_init(struct link *l, const struct seal *seal, uint64_t self_id, bool server,
@@ -83,11 +85,11 @@ enum verdict link_challenged(struct link *l, const uint8_t in[LINK_CHALLENGE_BYT
 
 /* What every tag of the connection covers: the client's random, then the server's. */
 static struct span bind_randoms(const struct link *l, const uint8_t peer[FRAME_RANDOM_BYTES],
-                                uint8_t out[SEAL_BOUND_BYTES_MAX])
+                                uint8_t out[RANDOMS_BYTES])
 {
     memcpy(out, l->server ? peer : l->random_self, FRAME_RANDOM_BYTES);
     memcpy(out + FRAME_RANDOM_BYTES, l->server ? l->random_self : peer, FRAME_RANDOM_BYTES);
-    return span_of(out, SEAL_BOUND_BYTES_MAX);
+    return span_of(out, RANDOMS_BYTES);
 }
 
 int link_seal(struct link *l, struct message *m, struct blob *value, uint64_t wall_ms,
@@ -97,7 +99,7 @@ int link_seal(struct link *l, struct message *m, struct blob *value, uint64_t wa
     bool has_value = value && value->bytes;
     uint64_t counters = has_value ? 2 : 1;
     size_t tag = seal_tag_bytes(mode);
-    uint8_t randoms[SEAL_BOUND_BYTES_MAX];
+    uint8_t randoms[RANDOMS_BYTES];
     struct blob *sealed = NULL;
 
     assert(link_ready(l));
@@ -158,7 +160,7 @@ enum verdict link_open(struct link *l, uint8_t *in, size_t bytes, uint64_t wall_
 {
     enum frame_mode mode = l->seal->mode;
     size_t tag = seal_tag_bytes(mode);
-    uint8_t randoms[SEAL_BOUND_BYTES_MAX];
+    uint8_t randoms[RANDOMS_BYTES];
     struct frame f;
 
     enum verdict v = frame_decode(span_of(in, bytes), &f);

@@ -1,29 +1,25 @@
-/* Keys, heads and values (see seal.h).
- *
- * Why OpenSSL's calls can only fail for want of memory here: algorithm, key and nonce
- * lengths are constants, so what is left is the context and its provider's state.
- */
+/* Keys, heads and values (see seal.h). */
 #include "seal.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <sodium.h>
 
 #include "err.h"
 #include "mem.h"
-#include "wire.h"
+#include "xchacha.h"
 
 #define SECRET_BYTES 32u
-#define NO_KEY SECRETS_MAX
+
+/* The nonces of one sender are one random's, so the two constants are the same thing. */
+static_assert(FRAME_RANDOM_BYTES == XCHACHA_RANDOM_BYTES, "a frame's random fits the cipher");
+static_assert(SEAL_TAG_AEAD_BYTES == XCHACHA_TAG_BYTES, "the frame has room for the cipher's tag");
 
 struct seal_session {
     const struct seal *seal;
-    EVP_CIPHER_CTX *cipher;             /* NULL in the clear mode */
-    unsigned key;                       /* what `cipher` is keyed for, or NO_KEY, */
-    uint8_t random[FRAME_RANDOM_BYTES]; /* and with which nonce prefix */
+    struct xchacha cipher;              /* zeroed in the clear mode */
     /* The last head, for the value behind it. */
     bool value_due;
-    unsigned value_key;
+    const uint8_t *value_key;
     uint8_t value_random[FRAME_RANDOM_BYTES];
     uint64_t value_counter;
     uint8_t value_bound[SEAL_TAG_AEAD_BYTES];
@@ -103,14 +99,9 @@ struct seal_session *seal_session_new(const struct seal *seal)
     if (!s)
         return NULL;
     s->seal = seal;
-    s->key = NO_KEY;
-    if (seal->mode == FRAME_AEAD) {
-        s->cipher = EVP_CIPHER_CTX_new();
-        if (!s->cipher || !EVP_CipherInit_ex(s->cipher, EVP_chacha20_poly1305(), NULL, NULL,
-                                             NULL, 1)) {
-            seal_session_free(s);
-            return NULL;
-        }
+    if (seal->mode == FRAME_AEAD && !xchacha_init(&s->cipher)) {
+        seal_session_free(s);
+        return NULL;
     }
     return s;
 }
@@ -119,68 +110,12 @@ void seal_session_free(struct seal_session *s)
 {
     if (!s)
         return;
-    EVP_CIPHER_CTX_free(s->cipher);     /* wipes its own key */
+    xchacha_deinit(&s->cipher);
     mem_wipe(s, sizeof *s);
     mem_free(s);
 }
 
-/* Point the cipher at one nonce: the subkey is made anew only for another secret or
- * another sender's random. */
-static bool aim(struct seal_session *s, unsigned key, const uint8_t random[FRAME_RANDOM_BYTES],
-                uint64_t counter, bool encrypt)
-{
-    uint8_t nonce[12], subkey[32];
-    struct writer w = writer_of(nonce, sizeof nonce);
-
-    put_u32(&w, 0);
-    put_u64(&w, counter);
-    if (s->key == key && memcmp(s->random, random, FRAME_RANDOM_BYTES) == 0)
-        return EVP_CipherInit_ex(s->cipher, NULL, NULL, NULL, nonce, encrypt);
-
-    s->key = NO_KEY;
-    crypto_core_hchacha20(subkey, random, s->seal->keys[key].aead, NULL);
-    bool ok = EVP_CipherInit_ex(s->cipher, NULL, NULL, subkey, nonce, encrypt);
-    mem_wipe(subkey, sizeof subkey);
-    if (ok) {
-        s->key = key;
-        memcpy(s->random, random, sizeof s->random);
-    }
-    return ok;
-}
-
-/* Associated data in one or two parts; either may be empty. */
-static bool associate(struct seal_session *s, struct span a, struct span b)
-{
-    int n;
-
-    return (!a.bytes || EVP_CipherUpdate(s->cipher, NULL, &n, a.at, (int)a.bytes)) &&
-           (!b.bytes || EVP_CipherUpdate(s->cipher, NULL, &n, b.at, (int)b.bytes));
-}
-
-static bool encrypt(struct seal_session *s, struct span in, uint8_t *out)
-{
-    int n;
-
-    return (!in.bytes || EVP_CipherUpdate(s->cipher, out, &n, in.at, (int)in.bytes)) &&
-           EVP_CipherFinal_ex(s->cipher, out + in.bytes, &n) &&
-           EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_AEAD_GET_TAG, SEAL_TAG_AEAD_BYTES,
-                               out + in.bytes);
-}
-
-/* `in` ends with the tag. */
-static bool decrypt(struct seal_session *s, struct span in, uint8_t *out)
-{
-    size_t bytes = in.bytes - SEAL_TAG_AEAD_BYTES;
-    uint8_t tag[SEAL_TAG_AEAD_BYTES];
-    int n;
-
-    memcpy(tag, in.at + bytes, sizeof tag);
-    return EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_AEAD_SET_TAG, sizeof tag, tag) &&
-           (!bytes || EVP_CipherUpdate(s->cipher, out, &n, in.at, (int)bytes)) &&
-           EVP_CipherFinal_ex(s->cipher, out + bytes, &n);
-}
-
-static void expect_value(struct seal_session *s, const struct frame *f, unsigned key,
+static void expect_value(struct seal_session *s, const struct frame *f, const uint8_t *key,
                          const uint8_t *head)
 {
     s->value_due = true;
@@ -192,43 +127,43 @@ static void expect_value(struct seal_session *s, const struct frame *f, unsigned
 
 int seal_head(struct seal_session *s, const struct frame *f, uint8_t *head, struct span bound)
 {
+    const struct seal_key *key = &s->seal->keys[0];
     size_t clear = f->head_bytes - seal_tag_bytes(s->seal->mode);
 
-    assert(f->mode == s->seal->mode && f->key_id == s->seal->keys[0].id);
+    assert(f->mode == s->seal->mode && f->key_id == key->id);
     assert(f->head_bytes <= HEAD_BYTES_MAX && clear >= FRAME_FIXED_BYTES);
-    assert(bound.bytes <= SEAL_BOUND_BYTES_MAX);
     s->value_due = false;
     if (s->seal->mode == FRAME_HMAC) {
-        hmac_sign(&s->seal->keys[0].hmac, span_of(head, clear), bound, head + clear);
+        hmac_sign(&key->hmac, span_of(head, clear), bound, head + clear);
         return 0;
     }
-    if (!aim(s, 0, f->random, f->counter, true) ||
-        !associate(s, span_of(head, FRAME_FIXED_BYTES), bound) ||
-        !encrypt(s, span_of(head + FRAME_FIXED_BYTES, clear - FRAME_FIXED_BYTES),
-                 head + FRAME_FIXED_BYTES))
+    struct xchacha_nonce nonce = {key->aead, f->random, f->counter};
+    struct span fields = span_of(head + FRAME_FIXED_BYTES, clear - FRAME_FIXED_BYTES);
+    if (!xchacha_encrypt(&s->cipher, nonce, span_of(head, FRAME_FIXED_BYTES), bound, fields,
+                         head + FRAME_FIXED_BYTES))
         return ERR_NOMEM;
-    expect_value(s, f, 0, head);
+    expect_value(s, f, key->aead, head);
     return 0;
 }
 
-static bool open_with(struct seal_session *s, unsigned key, const struct frame *f, uint8_t *head,
-                      struct span bound)
+static bool open_with(struct seal_session *s, const struct seal_key *key, const struct frame *f,
+                      uint8_t *head, struct span bound)
 {
     size_t clear = f->head_bytes - seal_tag_bytes(s->seal->mode);
 
     if (s->seal->mode == FRAME_HMAC) {
         uint8_t tag[HMAC_BYTES];
-        hmac_sign(&s->seal->keys[key].hmac, span_of(head, clear), bound, tag);
+        hmac_sign(&key->hmac, span_of(head, clear), bound, tag);
         return seal_equal(tag, head + clear, sizeof tag);
     }
     /* Into a buffer of our own first: a failed try must leave the bytes for the next key. */
-    if (!aim(s, key, f->random, f->counter, false) ||
-        !associate(s, span_of(head, FRAME_FIXED_BYTES), bound) ||
-        !decrypt(s, span_of(head + FRAME_FIXED_BYTES, f->head_bytes - FRAME_FIXED_BYTES),
-                 s->fields))
+    struct xchacha_nonce nonce = {key->aead, f->random, f->counter};
+    struct span sealed = span_of(head + FRAME_FIXED_BYTES, f->head_bytes - FRAME_FIXED_BYTES);
+    if (!xchacha_decrypt(&s->cipher, nonce, span_of(head, FRAME_FIXED_BYTES), bound, sealed,
+                         s->fields))
         return false;
     memcpy(head + FRAME_FIXED_BYTES, s->fields, clear - FRAME_FIXED_BYTES);
-    expect_value(s, f, key, head);
+    expect_value(s, f, key->aead, head);
     return true;
 }
 
@@ -236,12 +171,12 @@ enum verdict seal_open_head(struct seal_session *s, const struct frame *f, uint8
                             struct span bound)
 {
     s->value_due = false;
-    if (f->mode != s->seal->mode ||
-        f->head_bytes < FRAME_FIXED_BYTES + seal_tag_bytes(s->seal->mode) ||
-        f->head_bytes > HEAD_BYTES_MAX)
+    if (f->mode != s->seal->mode || f->head_bytes > HEAD_BYTES_MAX ||
+        f->head_bytes < FRAME_FIXED_BYTES + seal_tag_bytes(s->seal->mode))
         return VERDICT_TAG;
     for (unsigned i = 0; i < s->seal->key_count; i++) {
-        if (s->seal->keys[i].id == f->key_id && open_with(s, i, f, head, bound))
+        const struct seal_key *key = &s->seal->keys[i];
+        if (key->id == f->key_id && open_with(s, key, f, head, bound))
             return VERDICT_OK;
     }
     return VERDICT_TAG;
@@ -249,25 +184,23 @@ enum verdict seal_open_head(struct seal_session *s, const struct frame *f, uint8
 
 int seal_value(struct seal_session *s, struct span in, uint8_t *out)
 {
+    struct xchacha_nonce nonce = {s->value_key, s->value_random, s->value_counter};
+
     assert(s->value_due && in.bytes <= FRAME_BYTES_MAX);
     s->value_due = false;
-    if (!aim(s, s->value_key, s->value_random, s->value_counter, true) ||
-        !associate(s, span_of(s->value_bound, sizeof s->value_bound), SPAN_NONE) ||
-        !encrypt(s, in, out))
-        return ERR_NOMEM;
-    return 0;
+    return xchacha_encrypt(&s->cipher, nonce, span_of(s->value_bound, sizeof s->value_bound),
+                           SPAN_NONE, in, out) ? 0 : ERR_NOMEM;
 }
 
 enum verdict seal_open_value(struct seal_session *s, uint8_t *value, size_t bytes)
 {
-    if (!s->value_due || bytes < SEAL_TAG_AEAD_BYTES || bytes > FRAME_BYTES_MAX)
+    struct xchacha_nonce nonce = {s->value_key, s->value_random, s->value_counter};
+
+    if (!s->value_due || bytes > FRAME_BYTES_MAX)
         return VERDICT_VALUE;
     s->value_due = false;
-    if (!aim(s, s->value_key, s->value_random, s->value_counter, false) ||
-        !associate(s, span_of(s->value_bound, sizeof s->value_bound), SPAN_NONE) ||
-        !decrypt(s, span_of(value, bytes), value))
-        return VERDICT_VALUE;
-    return VERDICT_OK;
+    return xchacha_decrypt(&s->cipher, nonce, span_of(s->value_bound, sizeof s->value_bound),
+                           SPAN_NONE, span_of(value, bytes), value) ? VERDICT_OK : VERDICT_VALUE;
 }
 
 void seal_digest(struct span in, uint8_t out[DIGEST_BYTES])

@@ -2,10 +2,7 @@
  *
  * Keys: HKDF-SHA256 (RFC 5869) of the secret, one info string a purpose.
  * Clear mode: HMAC-SHA256 (RFC 2104) over the head and the connection's randoms (hmac.h).
- * Encrypted: XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03), done as HChaCha20
- * (libsodium) for the subkey, once a sender and direction, and OpenSSL's
- * ChaCha20-Poly1305 (RFC 8439) with nonce 00000000 || counter: the same bytes as
- * libsodium's own, three times as fast at 56 KB.
+ * Encrypted: XChaCha20-Poly1305 (xchacha.h), the randoms as associated data.
  */
 #ifndef PEERAGE_SEAL_H
 #define PEERAGE_SEAL_H
@@ -58,8 +55,7 @@ void seal_session_free(struct seal_session *);      /* wipes; NULL is fine */
 /* Seal the head in place, under keys[0]. `head` holds the fixed part (encoded, its
  * head_bytes final, its key id that of keys[0]) and the fields in the clear, and has room
  * for the tag behind them. `bound` are bytes that the tag covers too without being sent
- * (the connection's randoms; at most SEAL_BOUND_BYTES_MAX). Returns 0 or ERR_NOMEM. */
-#define SEAL_BOUND_BYTES_MAX (2 * FRAME_RANDOM_BYTES)
+ * (the connection's randoms). Returns 0 or ERR_NOMEM. */
 int seal_head(struct seal_session *, const struct frame *, uint8_t *head, struct span bound);
 
 /* Check a head's tag, and decrypt its fields in place. VERDICT_OK or VERDICT_TAG; the
