@@ -60,15 +60,18 @@ attach -t devpts devpts "$folder/dev/pts"
 attach -t tmpfs tmpfs "$folder/dev/shm"
 attach -t tmpfs tmpfs "$folder/run"
 cp /etc/resolv.conf "$folder/etc/resolv.conf"
-[ -f /etc/hosts ] && cp /etc/hosts "$folder/etc/hosts"
-# How this machine reaches its packages is how the clean one does: proxies, mirrors and
+cp /etc/hosts "$folder/etc/hosts"
+# How this machine reaches its packages is how the clean one does: proxies, indexes and
 # the certificates they need are not what is tested here.
-for file in /etc/pip.conf /etc/apt/apt.conf.d/*proxy* /usr/local/share/ca-certificates/*; do
-    if [ -f "$file" ]; then
-        mkdir -p "$folder$(dirname "$file")"
-        cp "$file" "$folder$file"
-    fi
+outside=()
+for name in http_proxy https_proxy no_proxy PIP_INDEX_URL; do
+    [ -z "${!name:-}" ] || outside+=("$name=${!name}")
 done
+certificates=${PIP_CERT:-${SSL_CERT_FILE:-}}
+if [ -n "$certificates" ]; then
+    cp "$certificates" "$folder/etc/outside-certificates.pem"
+    outside+=(PIP_CERT=/etc/outside-certificates.pem SSL_CERT_FILE=/etc/outside-certificates.pem)
+fi
 # No daemon starts because its package is installed.
 printf '#!/bin/sh\nexit 101\n' >"$folder/usr/sbin/policy-rc.d"
 chmod +x "$folder/usr/sbin/policy-rc.d"
@@ -78,11 +81,8 @@ git -c safe.directory="$root" clone -q --no-hardlinks "$root" "$folder/root/peer
 inside()
 {
     chroot "$folder" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-        TERM="${TERM:-dumb}" ${http_proxy:+http_proxy="$http_proxy"} \
-        ${https_proxy:+https_proxy="$https_proxy"} ${no_proxy:+no_proxy="$no_proxy"} \
-        /bin/bash -c "cd /root/peerage && $1"
+        TERM="${TERM:-dumb}" "${outside[@]}" /bin/bash -c "cd /root/peerage && $1"
 }
-inside "update-ca-certificates >/dev/null 2>&1 || true"
 for command in scripts/demo.sh scripts/test.sh; do
     echo "=== $command in the clean $suite ==="
     inside "$command" || die "$command failed in the clean $suite"
