@@ -15,7 +15,8 @@ struct deletes *deletes_new(const uint8_t hash_key[16]);    /* NULL: out of memo
 void deletes_free(struct deletes *);
 
 /* Remember `id` (not 0) for the key's hash until until_ms; replaces an older id.
- * False: the table is full (deletes_full() is then true until something expires). */
+ * False: the table is full, and deletes_full() is true until until_ms: what this delete
+ * forbids may come until then, whatever else expires before. */
 bool deletes_put(struct deletes *, struct span name, uint64_t id, uint64_t now_ms,
                  uint64_t until_ms);
 uint64_t deletes_get(const struct deletes *, struct span name, uint64_t now_ms);   /* 0: none */

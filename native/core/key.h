@@ -44,4 +44,8 @@ bool key_read(struct span key, uint8_t *scratch, struct span *cache, struct span
 /* The next item, unescaped into scratch. False when malformed or at the end (type 0). */
 bool key_next(struct key_reader *, uint8_t *scratch, struct key_item *out);
 
+/* The bytes of a 'b' item, whose text is their hex. `out` holds half of text.bytes; it may
+ * be the text itself. False: not hex. */
+bool key_unhex(struct span text, uint8_t *out);
+
 #endif

@@ -55,8 +55,11 @@ struct store_dropped {
     struct blob *blobs[STORE_DROPPED_MAX];
 };
 
-/* Store or replace. May evict. ERR_TOO_BIG if it could never fit, ERR_NOMEM; the old
- * entry then stays, because a failed write must not also be a delete. */
+/* Store or replace. May evict. ERR_TOO_BIG if it could never fit (nothing is evicted then),
+ * ERR_NOMEM, or ERR_FULL when `dropped` or the work of one call was used up before enough
+ * was evicted: unref what `dropped` holds and put again, each call with an empty list comes
+ * nearer. The old entry stays in all three, because a failed write must not also be a delete.
+ * A ttl or stale time above 49 days that is not NEVER_MS is cut to that. */
 int store_put(struct store *, const struct store_item *, uint64_t now_ms,
               struct store_dropped *dropped);
 
@@ -71,6 +74,7 @@ bool store_get(struct store *, struct span key, uint64_t now_ms, bool stale_too,
 bool store_swap(struct store *, struct span key, struct blob *old, struct blob *fresh,
                 struct store_dropped *dropped);
 
+/* `dropped` has room for one. False: there was no such entry, not even an expired one. */
 bool store_delete(struct store *, struct span key, struct store_dropped *);
 /* Delete up to room-in-dropped entries of a channel; true when none is left. */
 bool store_delete_channel(struct store *, uint64_t channel_hash, struct store_dropped *);
@@ -79,8 +83,11 @@ bool store_clear(struct store *, struct store_dropped *);
 /* Look at up to `steps` entries, free those past their stale time; call now and then. */
 void store_sweep(struct store *, uint64_t now_ms, unsigned steps, struct store_dropped *);
 
-/* Walk in no order: start with cursor 0, returns the next cursor, 0 at the end.
- * The key and hit are borrowed under the lock. Entries put meanwhile may be missed. */
+/* Walk in no order: start with cursor 0; gives one entry and returns the next cursor, or
+ * returns 0 when there was none left to give. Skips what is past its stale time. The key
+ * and hit are borrowed under the lock. Entries put meanwhile may be missed, those deleted
+ * are not given; only while a store loses most of its entries may one be missed that was
+ * there all the time. */
 uint64_t store_walk(struct store *, uint64_t cursor, uint64_t now_ms, struct span *key,
                     uint64_t *channel_hash, struct store_hit *out);
 
@@ -88,5 +95,8 @@ struct store_stats {
     uint64_t entries, bytes, bytes_max, evicted, expired;
 };
 void store_stats(const struct store *, struct store_stats *out);
+
+/* Tests: walk everything, assert every invariant, return the bytes as counted afresh. */
+uint64_t store_check(const struct store *);
 
 #endif
