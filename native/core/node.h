@@ -35,6 +35,15 @@ struct serve *node_serve(struct node *);    /* lock */
 
 /* ---- loop --------------------------------------------------------------------------- */
 
+/* Begin membership, or begin it anew under another address (an observer that found a port,
+ * M7): the port is known only after binding, long after the cache is in use. What was
+ * there before is freed. node_config.swim is only read where `peers` is set. ERR_NOMEM:
+ * nothing changed. */
+int node_join(struct node *, const struct swim_config *, uint64_t now_ms);
+/* No membership any more (left, or M6): node_swim() is NULL. Then set a NULL view under
+ * the lock: the node works alone. */
+void node_part(struct node *);
+
 /* The current live members as a view for serve; NULL: out of memory (try again later). */
 struct view *node_view(struct node *, uint64_t now_ms);
 

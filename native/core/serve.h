@@ -34,7 +34,7 @@ struct serve_stats {
     uint64_t loads_started, loads_joined, loads_finished, loads_failed, loads_lost;
     uint64_t permits_granted, permits_returned, peeks_asked, peeks_hit, peeks_served;
     uint64_t pushes_sent, pushes_taken, stored, stored_refused, too_big;
-    uint64_t answers_owner, answers_heir, asks_silent, asks_busy, deletes, drops;
+    uint64_t answers_owner, answers_heir, asks_silent, asks_busy, drops;
 };
 
 struct serve;
@@ -100,6 +100,13 @@ void serve_answered_load(struct serve *, uint64_t load_id, enum query_step, bool
  * holds it (NULL: a pool thread). */
 const struct flight *serve_take(struct serve *, bool async, void *port, uint64_t now_ms,
                                 struct effects *);
+/* The chain that questions asked by this load must carry: its own and its key (O6).
+ * Returns how many; 0 also when the flight is gone. */
+unsigned serve_chain(const struct serve *, uint64_t load_id, uint64_t out[CHAIN_MAX]);
+/* How many wait for this flight (asking or owning); 0 also when it is gone. A driver whose
+ * own asker left goes on only while somebody does, else it gives up with serve_lose. */
+size_t serve_waiters(const struct serve *, uint64_t load_id);
+
 /* The holder's word. Unknown ids (deleted, closed) are fine: the loader's own caller has
  * its value already. items[0] answers, the rest are stored and sent along. */
 void serve_finish(struct serve *, uint64_t load_id, const struct loaded *items, unsigned count,
