@@ -131,8 +131,11 @@ async def get_index(request: Request) -> Response:
 
 
 async def get_ready(request: Request) -> Response:
-    """Served only while the layer runs; says how many members this worker sees."""
-    return JSONResponse({"ready": True, "worker": WORKER, "state": peers.stats()["state"],
+    """Served only while the layer runs; says how many members this worker sees, and whether it has
+    found its place among them."""
+    state = peers.stats()["state"]
+    return JSONResponse({"ready": True, "worker": WORKER, "state": state,
+                         "settled": state not in ("looking", "warming"),
                          "members": len(peers.members())})
 
 

@@ -15,6 +15,8 @@ _templates = jinja2.Environment(
     loader=jinja2.PackageLoader("peerage.demo"), autoescape=True,
     trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
 _templates.filters["plain"] = plain
+for _name in _templates.list_templates():
+    _templates.get_template(_name)      # compiled at the start, not in front of the first reader
 
 # XML 1.0 has no way to write these, escaped or not.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
