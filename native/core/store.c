@@ -11,34 +11,17 @@
  *              hang on a ring. So a channel goes without a walk, and most channels, which
  *              have one entry, cost one slot.
  *
- * The tables grow by linear hashing (Litwin, VLDB 1980): one bucket is split per put, so
- * there is no rehash to wait for and no second table. A bucket is one cache line of seven
- * entries with a byte of each one's hash, as in Valkey 8.1 and folly's F14; what does not
- * fit hangs on it in further buckets:
- *
- *   | tag 0 .. tag 6 | chained | slot 0 | ... | slot 6, or the next bucket if chained |
- *     7 bytes          1         8 each                                        = 64
- *
- * A hit so reads two lines that are not in the cache: a bucket and the entry. Buckets lie
- * in segments that double in size, so the directory is a few words and nothing moves.
- *
- * Keys are hashed by SipHash-1-3 (Aumasson and Bernstein, INDOCRYPT 2012, with fewer
- * rounds, as in Rust's and CPython's own tables) under a random key: strong against
- * collisions chosen by who picks the keys, and half the time of SipHash-2-4 on short ones.
+ * A hit reads two lines that are not in the processor's cache: one of the table (see
+ * store_table.h) and the entry. Names are hashed under a random key (see siphash.h).
  */
 #include "store.h"
 
 #include "err.h"
 #include "limits.h"
 #include "mem.h"
+#include "siphash.h"
+#include "store_table.h"
 
-#define CACHE_LINE 64u
-#define SLOTS 7u                /* of a bucket */
-#define FIRST_BITS 3u           /* the first segment has 8 buckets; nothing smaller exists */
-#define FIRST_BUCKETS (1u << FIRST_BITS)
-#define SEGMENTS (32u - FIRST_BITS)
-#define FULL_MEAN 5u            /* entries per bucket above which one is split */
-#define SPARSE_MEAN 2u          /* below which one is merged */
 #define HAND_STEPS_MAX 256u
 #define REMOVALS_MAX 1024u      /* of one call: the lock is short */
 #define MALLOC_BYTES 8u         /* what the heap adds to a block, before rounding to 16 */
@@ -57,135 +40,19 @@ struct entry {
     uint8_t tail[];
 };
 
-_Static_assert(sizeof(struct entry) == CACHE_LINE, "one line, then the key");
+_Static_assert(sizeof(struct entry) == 64 || sizeof(void *) != 8, "one line, then the key");
 _Static_assert(KEY_BYTES_MAX < 1u << 11 && STORE_INLINE_BYTES_MAX < 1u << 11, "11 bits");
 _Static_assert(VALUE_TYPE_COUNT <= 16, "4 bits");
 
 #define LASTS UINT32_MAX
 
-/* Slots are filled from the first without holes; only the last bucket of a chain has room.
- * An empty slot's tag is 0, no entry's is. */
-struct bucket {
-    uint8_t tags[SLOTS];
-    uint8_t chained;
-    union {
-        struct entry *entry;
-        struct bucket *next;    /* slots[SLOTS - 1] of a chained bucket; its tag is 0 */
-    } slots[SLOTS];
-};
-
-_Static_assert(sizeof(struct bucket) == CACHE_LINE || sizeof(void *) != 8, "one line");
-
-struct table {
-    struct bucket *segments[SEGMENTS];  /* aligned to a line */
-    void *blocks[SEGMENTS];             /* as they came from the heap */
-    uint32_t count;             /* buckets in use */
-    uint32_t mask;              /* 2^n - 1, the smallest with count <= mask */
-    uint32_t chained;           /* further buckets in use */
-    struct bucket *spare;       /* so that an insertion can't fail half-way */
-};
-
 struct store {
-    uint64_t key[2];
+    struct siphash_key hash_key;
     struct table keys, channels;
     struct list queue;          /* oldest first */
     struct list *hand, *sweep;  /* the entry to look at next, or &queue: start at the oldest */
-    uint64_t entries, leaders, entry_bytes, bytes_max, evicted, expired;
+    uint64_t entry_bytes, bytes_max, evicted, expired;
 };
-
-/* --- hashing --- */
-
-static inline uint64_t rotate(uint64_t x, unsigned bits)
-{
-    return x << bits | x >> (64 - bits);
-}
-
-struct sip {
-    uint64_t v0, v1, v2, v3;
-};
-
-static inline void sip_round(struct sip *s)
-{
-    s->v0 += s->v1; s->v1 = rotate(s->v1, 13) ^ s->v0; s->v0 = rotate(s->v0, 32);
-    s->v2 += s->v3; s->v3 = rotate(s->v3, 16) ^ s->v2;
-    s->v0 += s->v3; s->v3 = rotate(s->v3, 21) ^ s->v0;
-    s->v2 += s->v1; s->v1 = rotate(s->v1, 17) ^ s->v2; s->v2 = rotate(s->v2, 32);
-}
-
-static inline void sip_word(struct sip *s, uint64_t word)
-{
-    s->v3 ^= word;
-    sip_round(s);
-    s->v0 ^= word;
-}
-
-static inline uint64_t sip_end(struct sip *s)
-{
-    s->v2 ^= 0xff;
-    sip_round(s);
-    sip_round(s);
-    sip_round(s);
-    return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
-}
-
-static inline struct sip sip_begin(const uint64_t key[2])
-{
-    return (struct sip){key[0] ^ UINT64_C(0x736f6d6570736575), key[1] ^ UINT64_C(0x646f72616e646f6d),
-                        key[0] ^ UINT64_C(0x6c7967656e657261), key[1] ^ UINT64_C(0x7465646279746573)};
-}
-
-/* Little-endian words, on any machine. */
-static inline uint64_t word_at(const uint8_t *at)
-{
-    uint64_t w;
-
-    memcpy(&w, at, sizeof w);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    w = __builtin_bswap64(w);
-#endif
-    return w;
-}
-
-/* The `n` < 8 bytes behind the last whole word, `bytes` being the length of it all:
- * a load that overlaps what was read is quicker than a loop. */
-static inline uint64_t rest_at(const uint8_t *at, size_t n, size_t bytes)
-{
-    uint64_t w = 0;
-
-    if (n && bytes >= 8)
-        return word_at(at + n - 8) >> (64 - 8 * n);
-    for (size_t i = 0; i < n; i++)
-        w |= (uint64_t)at[i] << 8 * i;
-    return w;
-}
-
-static uint64_t hash_key(const struct store *s, struct span key)
-{
-    struct sip sip = sip_begin(s->key);
-    size_t at = 0;
-
-    for (; at + 8 <= key.bytes; at += 8)
-        sip_word(&sip, word_at(key.at + at));
-    sip_word(&sip, rest_at(key.at + at, key.bytes - at, key.bytes) | (uint64_t)key.bytes << 56);
-    return sip_end(&sip);
-}
-
-static uint64_t hash_channel(const struct store *s, uint64_t channel_hash)
-{
-    struct sip sip = sip_begin(s->key);
-
-    sip_word(&sip, channel_hash);
-    sip_word(&sip, UINT64_C(8) << 56);
-    return sip_end(&sip);
-}
-
-static inline uint8_t tag_of(uint64_t hash)
-{
-    uint8_t tag = (uint8_t)(hash >> 56);
-    return tag ? tag : 1;
-}
-
-/* --- entries --- */
 
 static inline struct blob *blob_of(const struct entry *e)
 {
@@ -242,300 +109,62 @@ static inline uint64_t stale_until_of(const struct entry *e)
     return e->stored_ms + e->ttl_ms + e->stale_ms;
 }
 
-/* --- tables --- */
-
-static inline struct bucket *bucket_at(const struct table *t, uint32_t index)
+static uint32_t key_hash_of(const void *context, const void *item)
 {
-    if (index < FIRST_BUCKETS)
-        return &t->segments[0][index];
-    unsigned top = 31u - (unsigned)__builtin_clz(index);
-    return &t->segments[top - FIRST_BITS + 1][index - (1u << top)];
+    (void)context;
+    return ((const struct entry *)item)->hash;
 }
 
-static inline uint32_t home_of(const struct table *t, uint32_t hash)
+static uint64_t hash_channel(const struct store *s, uint64_t channel_hash)
 {
-    uint32_t index = hash & t->mask;
-    return index < t->count ? index : index & t->mask >> 1;
+    return siphash_u64(&s->hash_key, channel_hash);
 }
 
-/* A bit at 8i + 7 for each slot i whose tag it is. Exact: no carry crosses a byte. */
-static inline uint64_t match(const struct bucket *b, uint8_t tag)
+static uint32_t channel_hash_of(const void *context, const void *item)
 {
-    const uint64_t low7 = UINT64_C(0x007f7f7f7f7f7f7f);
-    uint64_t x = word_at(b->tags);      /* `chained` is its high byte, masked away */
-
-    x = (x ^ tag * UINT64_C(0x0001010101010101)) & UINT64_C(0x00ffffffffffffff);
-    return ~(((x & low7) + low7) | x | low7) & UINT64_C(0x0080808080808080);
+    return (uint32_t)hash_channel(context, ((const struct entry *)item)->channel_hash);
 }
 
-/* A slot, or none: bucket NULL. */
-struct place {
-    struct bucket *bucket;
-    unsigned slot;
-};
-
-#define FOREACH_MATCH(t, hash, tag, b, slot)                                             \
-    for (struct bucket *b = bucket_at(t, home_of(t, (uint32_t)(hash))); b;               \
-         b = b->chained ? b->slots[SLOTS - 1].next : NULL)                               \
-        for (uint64_t bits_ = match(b, tag); bits_; bits_ &= bits_ - 1)                  \
-            for (unsigned slot = (unsigned)__builtin_ctzll(bits_) / 8, once_ = 1; once_; \
-                 once_ = 0)
-
-static inline struct place find_key(const struct store *s, struct span key, uint64_t hash)
+static inline struct entry *find_key(const struct store *s, struct span key, uint64_t hash)
 {
-    FOREACH_MATCH(&s->keys, hash, tag_of(hash), b, slot) {
-        const struct entry *e = b->slots[slot].entry;
+    TABLE_FOREACH_MATCH(&s->keys, hash, p) {
+        struct entry *e = table_item(p);
         if (e->hash == (uint32_t)hash && span_equal(key_of(e), key))
-            return (struct place){b, slot};
+            return e;
     }
-    return (struct place){NULL, 0};
+    return NULL;
 }
 
-/* The leader of a channel. */
-static struct place find_channel(const struct store *s, uint64_t channel_hash)
+static struct entry *find(const struct store *s, struct span key)
+{
+    return find_key(s, key, siphash_span(&s->hash_key, key));
+}
+
+static struct entry *find_leader(const struct store *s, uint64_t channel_hash)
 {
     uint64_t hash = hash_channel(s, channel_hash);
 
-    FOREACH_MATCH(&s->channels, hash, tag_of(hash), b, slot)
-        if (b->slots[slot].entry->channel_hash == channel_hash)
-            return (struct place){b, slot};
-    return (struct place){NULL, 0};
-}
-
-static unsigned used(const struct bucket *b)
-{
-    unsigned n = 0;
-
-    if (b->chained)
-        return SLOTS - 1;
-    while (n < SLOTS && b->tags[n])
-        n++;
-    return n;
-}
-
-static struct bucket *last_bucket(struct bucket *b)
-{
-    while (b->chained)
-        b = b->slots[SLOTS - 1].next;
-    return b;
-}
-
-static void clear_bucket(struct bucket *b)
-{
-    memset(b, 0, sizeof *b);
-}
-
-/* Make sure that the next insertion has a bucket to chain. */
-static bool reserve(struct table *t)
-{
-    if (!t->spare)
-        t->spare = mem_alloc(sizeof *t->spare);
-    return t->spare != NULL;
-}
-
-/* Append to the chain of b; a further bucket is taken from *pool, which then has one. */
-static void append(struct table *t, struct bucket *b, uint8_t tag, struct entry *e,
-                   struct bucket **pool)
-{
-    b = last_bucket(b);
-    unsigned n = used(b);
-
-    if (n == SLOTS) {
-        struct bucket *more = *pool;
-        assert(more);
-        *pool = more->slots[0].next;
-        clear_bucket(more);
-        more->tags[0] = b->tags[SLOTS - 1];
-        more->slots[0].entry = b->slots[SLOTS - 1].entry;
-        b->tags[SLOTS - 1] = 0;
-        b->chained = 1;
-        b->slots[SLOTS - 1].next = more;
-        t->chained++;
-        b = more;
-        n = 1;
+    TABLE_FOREACH_MATCH(&s->channels, hash, p) {
+        struct entry *e = table_item(p);
+        if (e->channel_hash == channel_hash)
+            return e;
     }
-    b->tags[n] = tag;
-    b->slots[n].entry = e;
+    return NULL;
 }
 
-static void insert(struct table *t, uint64_t hash, struct entry *e)
-{
-    assert(t->spare);
-    t->spare->slots[0].next = NULL;
-    append(t, bucket_at(t, home_of(t, (uint32_t)hash)), tag_of(hash), e, &t->spare);
-}
-
-/* Empty a slot; the chain's last entry takes its place. */
-static void erase(struct table *t, uint64_t hash, struct place p)
-{
-    struct bucket *before = NULL, *last = bucket_at(t, home_of(t, (uint32_t)hash));
-
-    while (last->chained) {
-        before = last;
-        last = last->slots[SLOTS - 1].next;
-    }
-    unsigned n = used(last) - 1;
-    p.bucket->tags[p.slot] = last->tags[n];
-    p.bucket->slots[p.slot] = last->slots[n];
-    last->tags[n] = 0;
-    last->slots[n].entry = NULL;
-    if (n > 0 || !before)
-        return;
-    before->chained = 0;
-    before->slots[SLOTS - 1].entry = NULL;
-    t->chained--;
-    mem_free(last);
-}
-
-static bool add_segment(struct table *t, unsigned at)
-{
-    size_t buckets = at == 0 ? FIRST_BUCKETS : (size_t)FIRST_BUCKETS << (at - 1);
-
-    /* Not zeroed: a bucket is cleared when it comes into use, so that the untouched rest
-     * of a large segment takes neither time nor memory. */
-    t->blocks[at] = mem_alloc(buckets * sizeof(struct bucket) + CACHE_LINE);
-    if (!t->blocks[at])
-        return false;
-    uintptr_t address = (uintptr_t)t->blocks[at];
-    t->segments[at] = (struct bucket *)((address + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
-    return true;
-}
-
-static bool init_table(struct table *t)
-{
-    if (!add_segment(t, 0))
-        return false;
-    t->count = FIRST_BUCKETS;
-    t->mask = 2 * FIRST_BUCKETS - 1;
-    for (uint32_t i = 0; i < FIRST_BUCKETS; i++)
-        clear_bucket(&t->segments[0][i]);
-    return reserve(t);
-}
-
-static void deinit_table(struct table *t)
-{
-    for (uint32_t i = 0; i < t->count; i++) {
-        struct bucket *b = bucket_at(t, i);
-        struct bucket *next = b->chained ? b->slots[SLOTS - 1].next : NULL;
-        while (next) {
-            b = next;
-            next = b->chained ? b->slots[SLOTS - 1].next : NULL;
-            mem_free(b);
-        }
-    }
-    for (unsigned i = 0; i < SEGMENTS; i++)
-        mem_free(t->blocks[i]);
-    mem_free(t->spare);
-}
-
-static uint64_t table_bytes(const struct table *t)
-{
-    return (uint64_t)t->count * sizeof(struct bucket) +
-           (uint64_t)t->chained * heap_bytes(sizeof(struct bucket));
-}
-
-static uint32_t hash_of(const struct store *s, const struct table *t, const struct entry *e)
-{
-    return t == &s->keys ? e->hash : (uint32_t)hash_channel(s, e->channel_hash);
-}
-
-/* Use one bucket more, and move to it what belongs there. No memory: not now. The further
- * buckets of the old chain always suffice for both: they are taken apart one by one, and
- * two chains of together 6c + 7 entries need no more than c. */
-static void split(struct store *s, struct table *t)
-{
-    uint32_t fresh = t->count;
-
-    if (fresh == UINT32_MAX / 2)
-        return;
-    unsigned top = 31u - (unsigned)__builtin_clz(fresh);
-    unsigned segment = top - FIRST_BITS + 1;
-    if (!t->blocks[segment] && !add_segment(t, segment))
-        return;
-    struct bucket *to = bucket_at(t, fresh), *from = bucket_at(t, fresh & t->mask >> 1);
-    clear_bucket(to);
-    t->count++;
-    if (t->count > t->mask)
-        t->mask = t->mask << 1 | 1;
-
-    struct bucket *pool = NULL, old = *from;
-    clear_bucket(from);
-    for (;;) {
-        unsigned n = used(&old);
-        struct bucket *next = old.chained ? old.slots[SLOTS - 1].next : NULL;
-        for (unsigned i = 0; i < n; i++) {
-            struct entry *e = old.slots[i].entry;
-            append(t, home_of(t, hash_of(s, t, e)) == fresh ? to : from, old.tags[i], e, &pool);
-        }
-        if (!next)
-            break;
-        old = *next;
-        next->slots[0].next = pool;
-        pool = next;
-        t->chained--;
-    }
-    while (pool) {
-        struct bucket *next = pool->slots[0].next;
-        mem_free(pool);
-        pool = next;
-    }
-}
-
-/* Give the last bucket back, if what it holds fits where it came from. */
-static bool merge(struct table *t)
-{
-    uint32_t last = t->count - 1;
-
-    if (t->count == FIRST_BUCKETS)
-        return false;
-    uint32_t mask = last > t->mask >> 1 ? t->mask : t->mask >> 1;
-    struct bucket *from = bucket_at(t, last), *to = bucket_at(t, last & mask >> 1);
-    unsigned n = used(from), have = used(to);
-    if (from->chained || to->chained || n + have > SLOTS)
-        return false;
-    memcpy(to->tags + have, from->tags, n);
-    memcpy(to->slots + have, from->slots, n * sizeof *to->slots);
-    t->count = last;
-    t->mask = mask;
-
-    unsigned top = 31u - (unsigned)__builtin_clz(last);
-    if (last == 1u << top) {            /* it was the first of its segment */
-        unsigned segment = top - FIRST_BITS + 1;
-        mem_free(t->blocks[segment]);
-        t->blocks[segment] = NULL;
-        t->segments[segment] = NULL;
-    }
-    return true;
-}
-
-static void fit_tables(struct store *s, bool growing)
-{
-    if (growing) {
-        if (s->entries > (uint64_t)s->keys.count * FULL_MEAN)
-            split(s, &s->keys);
-        if (s->leaders > (uint64_t)s->channels.count * FULL_MEAN)
-            split(s, &s->channels);
-        return;
-    }
-    while (s->entries < (uint64_t)s->keys.count * SPARSE_MEAN && merge(&s->keys))
-        ;
-    while (s->leaders < (uint64_t)s->channels.count * SPARSE_MEAN && merge(&s->channels))
-        ;
-}
-
-/* --- the store --- */
-
-struct store *store_new(size_t bytes_max, const uint8_t key[16])
+struct store *store_new(size_t bytes_max, const uint8_t hash_key[16])
 {
     struct store *s = mem_zalloc(sizeof *s);
 
     if (!s)
         return NULL;
-    memcpy(s->key, key, sizeof s->key);
+    s->hash_key = siphash_key_of(hash_key);
     s->bytes_max = bytes_max;
     list_init(&s->queue);
     s->hand = s->sweep = &s->queue;
-    if (!init_table(&s->keys) || !init_table(&s->channels)) {
+    bool ok = table_init(&s->keys, key_hash_of, s);
+    ok &= table_init(&s->channels, channel_hash_of, s);
+    if (!ok) {
         store_free(s);
         return NULL;
     }
@@ -551,55 +180,51 @@ void store_free(struct store *s)
         blob_unref(blob_of(e));
         mem_free(e);
     }
-    deinit_table(&s->keys);
-    deinit_table(&s->channels);
-    mem_wipe(s->key, sizeof s->key);
+    table_deinit(&s->keys);
+    table_deinit(&s->channels);
+    mem_wipe(&s->hash_key, sizeof s->hash_key);
     mem_free(s);
 }
 
 static uint64_t bytes_in_use(const struct store *s)
 {
-    return sizeof *s + 2 * heap_bytes(sizeof(struct bucket)) + table_bytes(&s->keys) +
-           table_bytes(&s->channels) + s->entry_bytes;
+    return sizeof *s + table_bytes(&s->keys) + table_bytes(&s->channels) + s->entry_bytes;
 }
-
-/* What one put may add to the tables: a split and a chained bucket in each, and the
- * bucket that a split leaves unused. */
-#define SLACK_BYTES (8u * CACHE_LINE)
 
 static bool could_fit(const struct store *s, uint64_t bytes)
 {
-    uint64_t floor = sizeof *s + 2 * heap_bytes(sizeof(struct bucket)) +
-                     2ull * FIRST_BUCKETS * sizeof(struct bucket) + SLACK_BYTES;
-    return floor + bytes <= s->bytes_max;
+    return sizeof *s + 2 * (TABLE_BYTES_MIN + TABLE_BYTES_STEP) + bytes <= s->bytes_max;
+}
+
+/* Is there room for `bytes` more, and for what the tables may grow by? */
+static bool fits(const struct store *s, uint64_t bytes)
+{
+    return bytes_in_use(s) + 2 * TABLE_BYTES_STEP + bytes <= s->bytes_max;
 }
 
 static void join_channel(struct store *s, struct entry *e)
 {
-    struct place p = find_channel(s, e->channel_hash);
+    struct entry *leader = find_leader(s, e->channel_hash);
 
     list_init(&e->ring);
-    e->leads = !p.bucket;
-    if (p.bucket) {
-        list_add_tail(&p.bucket->slots[p.slot].entry->ring, &e->ring);
-    } else {
-        insert(&s->channels, hash_channel(s, e->channel_hash), e);
-        s->leaders++;
-    }
+    e->leads = !leader;
+    if (leader)
+        list_add_tail(&leader->ring, &e->ring);
+    else
+        table_insert(&s->channels, hash_channel(s, e->channel_hash), e);
 }
 
 static void leave_channel(struct store *s, struct entry *e)
 {
     if (e->leads) {
-        struct place p = find_channel(s, e->channel_hash);
-        assert(p.bucket && p.bucket->slots[p.slot].entry == e);
+        uint64_t hash = hash_channel(s, e->channel_hash);
+        struct table_place p = table_place_of(&s->channels, hash, e);
         if (list_empty(&e->ring)) {
-            erase(&s->channels, hash_channel(s, e->channel_hash), p);
-            s->leaders--;
+            table_erase(&s->channels, hash, p);
         } else {
             struct entry *next = entry_of_ring(e->ring.next);
             next->leads = 1;
-            p.bucket->slots[p.slot].entry = next;
+            p.bucket->slots[p.slot].item = next;
         }
     }
     list_remove(&e->ring);
@@ -630,32 +255,16 @@ static bool has_room_for_both(const struct entry *e, const struct entry *later,
 }
 
 /* `dropped` has room for it. */
-static void remove_entry(struct store *s, struct place p, struct store_dropped *dropped)
+static void remove_entry(struct store *s, struct entry *e, struct store_dropped *dropped)
 {
-    struct entry *e = p.bucket->slots[p.slot].entry;
-
-    erase(&s->keys, e->hash, p);
+    table_erase(&s->keys, e->hash, table_place_of(&s->keys, e->hash, e));
     leave_channel(s, e);
     if (s->hand == &e->queue)
         s->hand = e->queue.next;
     if (s->sweep == &e->queue)
         s->sweep = e->queue.next;
     list_remove(&e->queue);
-    s->entries--;
     discard(s, e, dropped);
-    fit_tables(s, false);
-}
-
-static struct place place_of(const struct store *s, const struct entry *e)
-{
-    struct bucket *b = bucket_at(&s->keys, home_of(&s->keys, e->hash));
-
-    for (;; b = b->slots[SLOTS - 1].next) {
-        for (unsigned slot = 0; slot < SLOTS; slot++)
-            if (b->slots[slot].entry == e)
-                return (struct place){b, slot};
-        assert(b->chained);
-    }
 }
 
 /* Evict one entry, never `keep`. False: nothing to evict, or no room for what it holds. */
@@ -665,7 +274,7 @@ static bool evict(struct store *s, const struct entry *keep, uint64_t now_ms,
     for (unsigned steps = 0;; steps++) {
         if (s->hand == &s->queue)
             s->hand = s->queue.next;
-        if (s->hand == &s->queue || (s->entries == 1 && keep))
+        if (s->hand == &s->queue || (s->keys.items == 1 && keep))
             return false;
         struct entry *e = entry_of_queue(s->hand);
         bool gone = now_ms >= stale_until_of(e);
@@ -680,7 +289,7 @@ static bool evict(struct store *s, const struct entry *keep, uint64_t now_ms,
             s->expired++;
         else
             s->evicted++;
-        remove_entry(s, place_of(s, e), dropped);
+        remove_entry(s, e, dropped);
         return true;
     }
 }
@@ -745,29 +354,27 @@ int store_put(struct store *s, const struct store_item *item, uint64_t now_ms,
 
     if (item->key.bytes > KEY_BYTES_MAX || !could_fit(s, bytes))
         return ERR_TOO_BIG;
-    if (!reserve(&s->keys) || !reserve(&s->channels))
+    if (!table_reserve(&s->keys) || !table_reserve(&s->channels))
         return ERR_NOMEM;
     struct entry *e = make(item, value, has_blob);
     if (!e)
         return ERR_NOMEM;
 
-    uint64_t hash = hash_key(s, item->key);
-    e->hash = (uint32_t)hash;
-    struct place p = find_key(s, item->key, hash);
-    struct entry *old = p.bucket ? p.bucket->slots[p.slot].entry : NULL;
-    uint64_t old_bytes = old ? entry_bytes(old) : 0;
+    uint64_t hash = siphash_span(&s->hash_key, item->key);
+    struct entry *old = find_key(s, item->key, hash);
+    uint64_t more = old ? bytes - entry_bytes(old) : bytes;    /* may wrap: fits() adds it */
     bool full = old && !has_room(old, dropped);
-    for (unsigned n = 0; !full && bytes_in_use(s) - old_bytes + bytes + SLACK_BYTES > s->bytes_max;
-         n++)
+    for (unsigned n = 0; !full && !fits(s, more); n++)
         full = n == REMOVALS_MAX || !evict(s, old, now_ms, dropped);
     if (full) {
         unmake(e);
         return ERR_FULL;
     }
 
+    e->hash = (uint32_t)hash;
     if (old) {
-        p = place_of(s, old);   /* evictions move slots */
-        p.bucket->slots[p.slot].entry = e;
+        struct table_place p = table_place_of(&s->keys, hash, old);
+        p.bucket->slots[p.slot].item = e;
         e->visited = old->visited;
         leave_channel(s, old);
         list_add_tail(&old->queue, &e->queue);
@@ -778,13 +385,11 @@ int store_put(struct store *s, const struct store_item *item, uint64_t now_ms,
         list_remove(&old->queue);
         discard(s, old, dropped);
     } else {
-        insert(&s->keys, hash, e);
+        table_insert(&s->keys, hash, e);
         list_add_tail(&s->queue, &e->queue);
-        s->entries++;
     }
     join_channel(s, e);
     s->entry_bytes += bytes;
-    fit_tables(s, true);
     return ERR_OK;
 }
 
@@ -804,12 +409,9 @@ static void fill(const struct entry *e, uint64_t now_ms, struct store_hit *out)
 bool store_get(struct store *s, struct span key, uint64_t now_ms, bool stale_too,
                struct store_hit *out)
 {
-    struct place p = find_key(s, key, hash_key(s, key));
+    struct entry *e = find(s, key);
 
-    if (!p.bucket)
-        return false;
-    struct entry *e = p.bucket->slots[p.slot].entry;
-    if (now_ms >= (stale_too ? stale_until_of(e) : expires_of(e)))
+    if (!e || now_ms >= (stale_too ? stale_until_of(e) : expires_of(e)))
         return false;
     fill(e, now_ms, out);
     if (!e->visited)            /* a line that is hot in several caches stays clean */
@@ -820,12 +422,9 @@ bool store_get(struct store *s, struct span key, uint64_t now_ms, bool stale_too
 bool store_swap(struct store *s, struct span key, struct blob *old, struct blob *fresh,
                 struct store_dropped *dropped)
 {
-    struct place p = find_key(s, key, hash_key(s, key));
+    struct entry *e = find(s, key);
 
-    if (!p.bucket || !old || old->bytes != fresh->bytes || dropped->count == STORE_DROPPED_MAX)
-        return false;
-    struct entry *e = p.bucket->slots[p.slot].entry;
-    if (blob_of(e) != old)
+    if (!e || !old || blob_of(e) != old || old->bytes != fresh->bytes || !has_room(e, dropped))
         return false;
     blob_ref(fresh);
     memcpy(e->tail, &fresh, sizeof fresh);
@@ -835,25 +434,24 @@ bool store_swap(struct store *s, struct span key, struct blob *old, struct blob 
 
 bool store_delete(struct store *s, struct span key, struct store_dropped *dropped)
 {
-    struct place p = find_key(s, key, hash_key(s, key));
+    struct entry *e = find(s, key);
 
-    if (!p.bucket)
+    if (!e)
         return false;
-    assert(has_room(p.bucket->slots[p.slot].entry, dropped));
-    remove_entry(s, p, dropped);
+    assert(has_room(e, dropped));
+    remove_entry(s, e, dropped);
     return true;
 }
 
 bool store_delete_channel(struct store *s, uint64_t channel_hash, struct store_dropped *dropped)
 {
     for (unsigned n = 0;; n++) {
-        struct place p = find_channel(s, channel_hash);
-        if (!p.bucket)
+        struct entry *e = find_leader(s, channel_hash);
+        if (!e)
             return true;
-        struct entry *e = p.bucket->slots[p.slot].entry;
         if (n == REMOVALS_MAX || !has_room(e, dropped))
             return false;
-        remove_entry(s, place_of(s, e), dropped);
+        remove_entry(s, e, dropped);
     }
 }
 
@@ -863,14 +461,14 @@ bool store_clear(struct store *s, struct store_dropped *dropped)
         struct entry *e = entry_of_queue(s->queue.next);
         if (n == REMOVALS_MAX || !has_room(e, dropped))
             return false;
-        remove_entry(s, place_of(s, e), dropped);
+        remove_entry(s, e, dropped);
     }
     return true;
 }
 
 void store_sweep(struct store *s, uint64_t now_ms, unsigned steps, struct store_dropped *dropped)
 {
-    for (; steps > 0 && s->entries; steps--) {
+    for (; steps > 0 && s->keys.items; steps--) {
         if (s->sweep == &s->queue)
             s->sweep = s->queue.next;
         struct entry *e = entry_of_queue(s->sweep);
@@ -881,7 +479,7 @@ void store_sweep(struct store *s, uint64_t now_ms, unsigned steps, struct store_
         if (!has_room(e, dropped))
             return;
         s->expired++;
-        remove_entry(s, place_of(s, e), dropped);
+        remove_entry(s, e, dropped);
     }
 }
 
@@ -890,13 +488,6 @@ void store_sweep(struct store *s, uint64_t now_ms, unsigned steps, struct store_
  * into the hole: what was given may move, what was not stays. */
 #define REST_MAX 0xffffu
 
-static struct entry *nth(struct bucket *b, unsigned n)
-{
-    for (; b->chained && n >= SLOTS - 1; n -= SLOTS - 1)
-        b = b->slots[SLOTS - 1].next;
-    return n < used(b) ? b->slots[n].entry : NULL;
-}
-
 uint64_t store_walk(struct store *s, uint64_t cursor, uint64_t now_ms, struct span *key,
                     uint64_t *channel_hash, struct store_hit *out)
 {
@@ -904,12 +495,9 @@ uint64_t store_walk(struct store *s, uint64_t cursor, uint64_t now_ms, struct sp
     unsigned rest = cursor ? (unsigned)((cursor - 1) & REST_MAX) : REST_MAX;
 
     for (; index < s->keys.count; index++, rest = REST_MAX) {
-        struct bucket *b = bucket_at(&s->keys, (uint32_t)index);
-        unsigned have = 0;
-        for (struct bucket *c = b; c; c = c->chained ? c->slots[SLOTS - 1].next : NULL)
-            have += used(c);
+        unsigned have = table_length(&s->keys, (uint32_t)index);
         for (rest = rest < have ? rest : have; rest > 0; rest--) {
-            struct entry *e = nth(b, rest - 1);
+            struct entry *e = table_nth(&s->keys, (uint32_t)index, rest - 1);
             if (now_ms >= stale_until_of(e))
                 continue;
             *key = key_of(e);
@@ -923,63 +511,27 @@ uint64_t store_walk(struct store *s, uint64_t cursor, uint64_t now_ms, struct sp
 
 void store_stats(const struct store *s, struct store_stats *out)
 {
-    *out = (struct store_stats){s->entries, bytes_in_use(s), s->bytes_max, s->evicted, s->expired};
-}
-
-/* --- for the tests --- */
-
-static uint64_t check_table(const struct store *s, const struct table *t, uint64_t *entries)
-{
-    uint64_t bytes = 0;
-    uint32_t chained = 0;
-
-    assert(t->count <= t->mask && t->count > t->mask >> 1);
-    for (uint32_t i = 0; i < t->count; i++) {
-        for (const struct bucket *b = bucket_at(t, i); b;
-             b = b->chained ? b->slots[SLOTS - 1].next : NULL) {
-            bool further = b != bucket_at(t, i);
-            unsigned n = used(b);
-            bytes += further ? heap_bytes(sizeof *b) : sizeof *b;
-            chained += further;
-            assert(n > 0 || !further);
-            for (unsigned slot = 0; slot < SLOTS; slot++)
-                assert((b->tags[slot] != 0) == (slot < n));
-            for (unsigned slot = 0; slot < n; slot++) {
-                const struct entry *e = b->slots[slot].entry;
-                uint64_t hash = t == &s->keys ? hash_key(s, key_of(e))
-                                              : hash_channel(s, e->channel_hash);
-                assert(home_of(t, (uint32_t)hash) == i && b->tags[slot] == tag_of(hash));
-                assert(t == &s->keys ? e->hash == (uint32_t)hash : e->leads);
-                (*entries)++;
-            }
-        }
-    }
-    assert(chained == t->chained);
-    return bytes;
+    *out = (struct store_stats){s->keys.items, bytes_in_use(s), s->bytes_max, s->evicted, s->expired};
 }
 
 uint64_t store_check(const struct store *s)
 {
-    uint64_t in_keys = 0, in_channels = 0, in_queue = 0, leaders = 0;
+    uint64_t bytes = sizeof *s + table_check(&s->keys) + table_check(&s->channels);
+    uint64_t entries = 0, leaders = 0;
     bool hand = s->hand == &s->queue, sweep = s->sweep == &s->queue;
-    uint64_t bytes = sizeof *s + 2 * heap_bytes(sizeof(struct bucket));
 
-    bytes += check_table(s, &s->keys, &in_keys);
-    bytes += check_table(s, &s->channels, &in_channels);
     LIST_FOREACH(&s->queue, l) {
         struct entry *e = entry_of_queue(l);
-        const struct entry *beside = entry_of_ring(e->ring.next);
         bytes += entry_bytes(e);
-        in_queue++;
+        entries++;
         leaders += e->leads;
         hand |= s->hand == l;
         sweep |= s->sweep == l;
         assert(l->next->prev == l && e->ring.next->prev == &e->ring);
-        assert(beside->channel_hash == e->channel_hash);
-        assert(find_key(s, key_of(e), hash_key(s, key_of(e))).bucket);
-        assert(find_channel(s, e->channel_hash).bucket);
+        assert(entry_of_ring(e->ring.next)->channel_hash == e->channel_hash);
+        assert(find(s, key_of(e)) == e && find_leader(s, e->channel_hash)->leads);
     }
     assert(hand && sweep);
-    assert(in_keys == s->entries && in_queue == s->entries && in_channels == leaders && leaders == s->leaders);
+    assert(s->keys.items == entries && s->channels.items == leaders);
     return bytes;
 }
