@@ -14,6 +14,7 @@ import asyncio
 import json
 import signal
 import sys
+from pathlib import Path
 
 try:
     from rich.console import Console
@@ -70,6 +71,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ttl", type=positive, default=10.0, metavar="S", help="TTL of pages (10)")
     parser.add_argument("--seed", type=int, default=1, help="of the schedule and the kills (1)")
     parser.add_argument("--json", action="store_true", help="one object per run on standard output")
+    parser.add_argument("--logs", type=Path, metavar="DIR",
+                        help="keep what the upstream and the workers print (not kept)")
     return parser.parse_args()
 
 
@@ -84,7 +87,8 @@ async def run_all(args: argparse.Namespace, errors: Console) -> list[Result]:
             plan = Plan(
                 Settings(args.nodes, mode, args.encryption and mode != "none", args.ttl),
                 args.rate, args.seconds, args.seed,
-                args.kill_every, args.recycle_every, args.join_every)
+                args.kill_every, args.recycle_every, args.join_every,
+                args.logs and args.logs / f"{mode}-{turn + 1}")
             title = report.title(plan) + (f" ({turn + 1}/{args.repeat})" if args.repeat > 1 else "")
             with report.Live(errors, title, args.seconds) as live:
                 result = await measure(plan, live.said, live.progressed)

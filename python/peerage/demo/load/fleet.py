@@ -85,7 +85,7 @@ class Worker:
 class Fleet:
     """Use as an async context manager; leaves no process behind."""
 
-    def __init__(self, settings: Settings, extra_slots: int = 0) -> None:
+    def __init__(self, settings: Settings, extra_slots: int = 0, logs: Path | None = None) -> None:
         self.settings = settings
         slots = settings.nodes + extra_slots
         # A replacement may look for its port while the one it replaces still closes, hence the spare.
@@ -98,7 +98,8 @@ class Fleet:
         self._past: list[Worker] = []
         self._upstream: Worker | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="peerage-load-")
-        self.logs = Path(self._folder.name)
+        self.logs = logs if logs is not None else Path(self._folder.name)
+        self.logs.mkdir(parents=True, exist_ok=True)
         own = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)}
         self._env = own | {
             "PYTHONUNBUFFERED": "1",

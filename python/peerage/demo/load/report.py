@@ -78,38 +78,39 @@ def medians(runs: Iterable[dict[str, object]]) -> dict[str, dict[str, object]]:
             for mode, each in grouped.items()}
 
 
+# Headers short enough that a row of a churned fleet still fits eighty columns.
 _SHOWN = {
-    "requests": "asked", "errors": "errors", "wrong": "wrong", "retried": "retried",
-    "kills": "kills", "recycles": "recycled", "joins": "joined", "fetches": "fetches",
-    "lost": "lost", "needed": "needed", "fetches_per_key_per_ttl": "per key\nper TTL",
-    "age_ms_max": "oldest\nms", "p50_ms": "p50\nms", "p99_ms": "p99\nms",
-    "p99_hit_ms": "hits\np99 ms",
+    "errors": "errors", "wrong": "wrong", "retried": "retried", "kills": "kills",
+    "recycles": "recycled", "joins": "joined", "fetches": "fetches", "lost": "lost",
+    "needed": "needed", "fetches_per_key_per_ttl": "per\nTTL", "age_ms_max": "oldest\nms",
+    "p50_ms": "p50\nms", "p99_ms": "p99\nms", "p99_hit_ms": "hits\np99",
 }
 _SHOWN_IF_ANY = ("wrong", "retried", "kills", "recycles", "joins", "lost")
 
 
 def table(runs: Sequence[dict[str, object]], medians_of: dict[str, dict[str, object]]) -> Table:
     first = runs[0]
-    made = Table(title=f"{first['rate']:g} requests/s for {first['seconds']:g} s, "
-                       f"{first['distinct']} distinct upstream requests, TTL {first['ttl_s']:g} s",
+    made = Table(title=f"{first['nodes']} workers, {first['requests']} requests in "
+                       f"{first['seconds']:g} s, {first['distinct']} distinct upstream requests, "
+                       f"TTL {first['ttl_s']:g} s",
                  box=box.SIMPLE, padding=(0, 1, 0, 0))
     shown = [name for name in _SHOWN
              if name in first and (name not in _SHOWN_IF_ANY or any(run[name] for run in runs))]
-    made.add_column("workers", no_wrap=True)
+    made.add_column("layer", no_wrap=True)
     for name in shown:
         made.add_column(_SHOWN[name], justify="right", no_wrap=True)
     for run in runs:
-        made.add_row(_fleet(run), *(_cell(name, run[name]) for name in shown))
+        made.add_row(_mode(run), *(_cell(name, run[name]) for name in shown))
     if medians_of:
         made.add_section()
         for run in medians_of.values():
-            made.add_row(f"median {_fleet(run)}", *(_cell(name, run[name]) for name in shown),
+            made.add_row(f"median {_mode(run)}", *(_cell(name, run[name]) for name in shown),
                          style="bold")
     return made
 
 
-def _fleet(run: dict[str, object]) -> str:
-    return f"{run['nodes']} x {run['coordination']}{' sealed' if run['encryption'] else ''}"
+def _mode(run: dict[str, object]) -> str:
+    return f"{run['coordination']}{' sealed' if run['encryption'] else ''}"
 
 
 def _cell(name: str, value: object) -> str:

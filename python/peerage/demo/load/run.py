@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from .. import recorded
 from . import counting, schedule
@@ -27,6 +28,7 @@ class Plan:
     kill_every_s: float | None = None
     recycle_every_s: float | None = None
     join_every_s: float | None = None
+    logs: Path | None = None
 
     def events(self) -> list[schedule.Event]:
         made = [event for kind, every_s in (("kill", self.kill_every_s),
@@ -118,7 +120,7 @@ async def measure(plan: Plan, said: Callable[[str], None],
     events = plan.events()
     joins = sum(e.kind == "join" for e in events)
     said(f"starting {plan.settings.nodes} workers and the upstream")
-    async with Fleet(plan.settings, extra_slots=joins) as fleet:
+    async with Fleet(plan.settings, extra_slots=joins, logs=plan.logs) as fleet:
         said(f"all {plan.settings.nodes} ready; measuring {plan.seconds:g} s "
              f"at {plan.rate:g} requests/s")
         generator = _Generator(plan, fleet)
