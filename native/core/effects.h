@@ -15,9 +15,16 @@
 
 enum effect_kind {
     EFFECT_ANSWER,      /* send `message` (+ value) on connection conn_id */
-    EFFECT_CALL,        /* ask node_id at addr; the reply comes back under call_id */
+    EFFECT_CALL,        /* ask node_id at addr; each frame of the reply comes back under
+                           call_id; the call ends with the first that is neither MORE nor
+                           interim (ACCEPTED, WORKING), or with its time */
     EFFECT_LOADS,       /* a registered load waits to be taken; `async`: by the start loop */
-    EFFECT_CANCEL_LOAD, /* nobody waits for load_id any more; the holder's `port` may stop it */
+    EFFECT_LOAD_HERE,   /* `token` of `port` holds load_id now: it runs its loader, and its
+                           waiter stays joined (an event loop's; a thread's is completed) */
+    EFFECT_CANCEL_LOAD, /* nobody waits for load_id any more: `port`, its holder or the leader
+                           of its query, may stop it and say serve_lose */
+    EFFECT_GONE,        /* node_id at addr is no live member any more: shut down (2) every
+                           connection on which somebody waits for it, so that they go on */
 };
 
 struct effect {
@@ -25,7 +32,7 @@ struct effect {
     uint64_t conn_id;
     uint64_t call_id, node_id;
     uint64_t load_id;
-    void *port;
+    void *port, *token;
     bool async;
     uint32_t timeout_ms;
     struct addr addr;
@@ -50,6 +57,8 @@ void effects_answer(struct effects *, uint64_t conn_id, const struct message *, 
 void effects_call(struct effects *, uint64_t call_id, const struct addr *, uint64_t node_id,
                   uint32_t timeout_ms, const struct message *, struct blob *value);
 void effects_loads(struct effects *, bool async);
+void effects_load_here(struct effects *, uint64_t load_id, void *port, void *token);
 void effects_cancel_load(struct effects *, uint64_t load_id, void *port);
+void effects_gone(struct effects *, const struct addr *, uint64_t node_id);
 
 #endif

@@ -12,6 +12,7 @@
 #ifndef PEERAGE_FLIGHT_H
 #define PEERAGE_FLIGHT_H
 
+#include "addr.h"
 #include "base.h"
 #include "blob.h"
 #include "message.h"
@@ -53,7 +54,8 @@ struct loaded {
     struct span key;            /* borrowed */
     struct blob *blob;
     uint8_t value_type;
-    uint32_t ttl_ms, stale_ms;  /* ttl_ms 0: hand it to the callers, store nothing */
+    uint32_t ttl_ms, stale_ms;  /* ttl_ms 0: hand it to the callers, store nothing;
+                                   UINT32_MAX: for ever */
     uint32_t age_ms;            /* how long ago its owner stored it; 0 for a fresh one */
 };
 
@@ -88,12 +90,14 @@ struct waiter {
     struct list of_conn;        /* in its connection's list of waiters (remote) */
     struct flight *flight;      /* NULL: in none */
     bool remote;
+    bool run_inline;            /* local: a blocked thread, which loads by itself (serve.h) */
     bool loads;                 /* could run a loader of its own */
     bool accepted;              /* has been told ACCEPTED */
     uint64_t until_ms;          /* remote: withdrawn as busy if not accepted by then (O5) */
     uint64_t conn_id, request_id, node_id;      /* remote */
     void *port, *token;         /* local: where to wake, and whom */
     struct answer answer;       /* local: filled when completed */
+    struct bundle *gathered;    /* remote holder: what its LOADED frames brought so far */
 };
 
 struct flight {
@@ -106,6 +110,7 @@ struct flight {
     struct list waiters;
     struct list queue;          /* in serve's queue of loads to take */
     struct waiter *holder;      /* PERMITTED: the remote waiter that loads */
+    struct addr peeked;         /* PEEKING: whom */
     void *port;                 /* RUNNING: the local holder's port, NULL: a thread */
     uint64_t started_ms;
     uint64_t until_ms;          /* of the state: peek's, permit's or load's end */

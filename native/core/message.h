@@ -64,6 +64,7 @@ enum message_flags {
     MESSAGE_BY_CHANNEL = 8,     /* DELETE, DROP: all keys of the channel */
     MESSAGE_SET = 16,           /* DELETE, DROP: the value comes in its place */
     MESSAGE_STALE = 32,         /* VALUE: past its ttl, within its stale time */
+    MESSAGE_FRESH = 64,         /* ASK: load although it is in the store */
 };
 
 /* What an entry's bytes mean. Numbers are for ever. */
@@ -81,7 +82,8 @@ struct message {
     uint64_t request_id, sender_id;     /* from, and to, the fixed part */
     uint32_t budget_ms;         /* what is left of the asker's patience (O2, O5) */
     uint32_t load_timeout_ms;
-    uint32_t ttl_ms;            /* request: the ttl wanted; value: what is left of it */
+    uint32_t ttl_ms;            /* request: the ttl wanted; value: what is left of it.
+                                   0: hand it on, store nothing; UINT32_MAX: for ever */
     uint32_t stale_ms;          /* further time in which it may be served stale */
     uint32_t age_ms;            /* value: since its owner stored it */
     uint64_t delete_id;         /* sender's id for the key, 0 for none (D2) */

@@ -137,13 +137,15 @@ bool serve_reply(struct serve *, uint64_t call_id, const struct message *, struc
 
 /* ---- sets and deletes --------------------------------------------------------------- */
 
-/* Apply a delete or a set with this id here (D1): drops entries, detaches flights,
- * remembers the id. With `item` the value takes its place where this node owns or is heir. */
-void serve_drop(struct serve *, struct span name, bool by_channel, uint64_t delete_id,
-                const struct loaded *item, struct span channel, uint64_t now_ms,
-                struct effects *);
+/* Apply a delete with this id here (D1): drops the key's entry (or all of the channel),
+ * detaches its flights, remembers the id. With `item` (a set) that value takes its place. */
+void serve_drop(struct serve *, struct span key, struct span channel, bool by_channel,
+                uint64_t delete_id, const struct loaded *item, uint64_t now_ms);
+/* Is the member at this address (NULL: this node) owner or heir of the channel? This node is,
+ * too, where there are no members. */
+bool serve_keeps(const struct serve *, struct span channel, const struct addr *who);
 /* Everything goes (D3): a node that was declared dead and is back. */
-void serve_drop_all(struct serve *, uint64_t now_ms, struct effects *);
+void serve_drop_all(struct serve *);
 
 /* ---- time ----------------------------------------------------------------------------- */
 
@@ -156,6 +158,7 @@ void serve_take_dropped(struct serve *, struct store_dropped *);
 const struct serve_stats *serve_stats(const struct serve *);
 void serve_store_stats(const struct serve *, struct store_stats *);
 uint64_t serve_channel_hash(const struct serve *, struct span channel);
+uint64_t serve_member_hash(const struct serve *, const struct addr *);
 size_t serve_flights(const struct serve *);
 struct store *serve_store(struct serve *);          /* for swaps and walks, under the lock */
 

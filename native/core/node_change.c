@@ -1,0 +1,381 @@
+/* Deletes and sets over the whole fleet (rules D1-D4; a set is a delete that brings the new
+ * value).
+ *
+ * Whoever wants one asks the key's owner to run it; if the owner is silent the heir runs it,
+ * else the asker itself. Running: apply it here, send it to every live member, those who
+ * become live before the end too, and report who acknowledged. Every call has its own
+ * deadline, so a change ends in bounded time.
+ */
+#include "node_state.h"
+
+#include "limits.h"
+#include "mem.h"
+
+/* A member that did not acknowledge is tried once more, on a fresh connection. */
+#define TRIES 2u
+
+struct target {
+    struct addr addr;
+    uint64_t node_id;
+    uint8_t tries;
+    bool acknowledged, failed;
+};
+
+struct change {
+    struct list link;
+    uint64_t number;                /* in its call ids */
+    bool by_channel, running;
+    struct loaded item;             /* a set's value; its blob is a reference; key unset */
+    uint64_t delete_id;
+    struct waiter *waiter;          /* who asked here, NULL: a peer, or gone */
+    uint64_t conn_id, request_id;   /* the peer that asked; conn_id 0: none */
+    struct query_rank ranks[RANKS_MAX];
+    unsigned rank_count, rank;
+    struct target *targets;
+    unsigned target_count;
+    struct span key, channel;       /* own copies, behind the struct */
+};
+
+static struct change *change_new(struct node *n, const struct message *name, bool by_channel,
+                                 const struct loaded *item)
+{
+    struct span channel = message_channel(name);
+    struct change *c = mem_zalloc(sizeof *c + name->key.bytes + channel.bytes);
+
+    if (!c)
+        return NULL;
+    uint8_t *at = (uint8_t *)(c + 1);
+    c->key = span_of(at, name->key.bytes);
+    c->channel = span_of(at + name->key.bytes, channel.bytes);
+    if (name->key.bytes)
+        memcpy(at, name->key.at, name->key.bytes);
+    if (channel.bytes)
+        memcpy(at + name->key.bytes, channel.at, channel.bytes);
+    c->number = ++n->change_count & 0xffffffffu;
+    c->by_channel = by_channel;
+    if (item) {
+        c->item = *item;
+        blob_ref(item->blob);
+    }
+    list_add_tail(&n->changes, &c->link);
+    return c;
+}
+
+static void change_free(struct change *c)
+{
+    list_remove(&c->link);
+    blob_unref(c->item.blob);
+    mem_free(c->targets);
+    mem_free(c);
+}
+
+void changes_free(struct node *n)
+{
+    LIST_FOREACH_SAFE(&n->changes, link)
+        change_free(CONTAINER_OF(link, struct change, link));
+}
+
+/* ---- the report ------------------------------------------------------------------------ */
+
+/* count acknowledged 2, count unreached 2, then their addresses, 18 each. The node that ran
+ * the change has acknowledged. */
+static struct blob *report(struct node *n, const struct change *c)
+{
+    const struct view *v = serve_view(n->serve);
+    bool self = v && v->self >= 0;
+    unsigned acknowledged = self ? 1 : 0, unreached = 0;
+
+    for (unsigned i = 0; i < c->target_count; i++) {
+        acknowledged += c->targets[i].acknowledged;
+        unreached += !c->targets[i].acknowledged;
+    }
+    struct blob *b = blob_new(4 + 18 * (size_t)(acknowledged + unreached));
+    if (!b)
+        return NULL;
+    struct writer w = writer_of(blob_fill(b), b->bytes);
+    put_u16(&w, (uint16_t)acknowledged);
+    put_u16(&w, (uint16_t)unreached);
+    if (self)
+        put_addr(&w, &v->members[v->self].addr);
+    for (int pass = 1; pass >= 0; pass--) {
+        for (unsigned i = 0; i < c->target_count; i++) {
+            if (c->targets[i].acknowledged == (bool)pass)
+                put_addr(&w, &c->targets[i].addr);
+        }
+    }
+    return b;
+}
+
+bool node_report_read(struct span in, struct node_report *out)
+{
+    struct reader r = reader_of(in);
+    unsigned acknowledged = take_u16(&r), unreached = take_u16(&r);
+
+    out->acknowledged_count = out->unreached_count = 0;
+    if (r.failed || reader_left(&r) != 18 * (size_t)(acknowledged + unreached))
+        return false;
+    for (unsigned i = 0; i < acknowledged; i++) {
+        struct addr a = take_addr(&r);
+        if (out->acknowledged_count < ARRAY_COUNT(out->acknowledged))
+            out->acknowledged[out->acknowledged_count++] = a;
+    }
+    for (unsigned i = 0; i < unreached; i++) {
+        struct addr a = take_addr(&r);
+        if (out->unreached_count < ARRAY_COUNT(out->unreached))
+            out->unreached[out->unreached_count++] = a;
+    }
+    return take_done(&r);
+}
+
+/* Tell who asked; `told` is the report, NULL: out of memory. */
+static void conclude(struct change *c, struct blob *told, struct effects *fx)
+{
+    struct waiter *w = c->waiter;
+
+    if (w) {
+        list_remove(&w->link);
+        w->answer = (struct answer){.outcome = told ? OUTCOME_VALUE : OUTCOME_NOMEM,
+                                    .blob = blob_ref(told)};
+        list_add_tail(&fx->completed, &w->link);
+    } else if (c->conn_id && told) {
+        struct message m = {.kind = MESSAGE_DELETED, .request_id = c->request_id,
+                            .delete_id = c->delete_id};
+        effects_answer(fx, c->conn_id, &m, told);
+    }
+    change_free(c);
+}
+
+/* ---- running it -------------------------------------------------------------------------- */
+
+static uint64_t call_id(const struct change *c, unsigned target)
+{
+    return CALL_CHANGE | c->number << 24 | target;
+}
+
+static void send_drop(struct node *n, struct change *c, unsigned i, struct effects *fx)
+{
+    struct target *t = &c->targets[i];
+    struct message m = {
+        .kind = MESSAGE_DROP,
+        .key = c->key,
+        .channel = span_equal(c->key, c->channel) ? SPAN_NONE : c->channel,
+        .flags = (uint8_t)(c->by_channel ? MESSAGE_BY_CHANNEL : 0),
+        .delete_id = c->delete_id,
+        .budget_ms = n->timeout_ms,
+    };
+    /* The value goes to the owner and the heir alone; the others drop theirs (D4). */
+    bool keeps = c->item.blob && serve_keeps(n->serve, c->channel, &t->addr);
+
+    if (keeps) {
+        m.flags |= MESSAGE_SET;
+        m.value_type = c->item.value_type;
+        m.ttl_ms = c->item.ttl_ms;
+        m.stale_ms = c->item.stale_ms;
+    }
+    t->tries++;
+    effects_call(fx, call_id(c, i), &t->addr, t->node_id, n->timeout_ms, &m,
+                 keeps ? c->item.blob : NULL);
+}
+
+static bool has_target(const struct change *c, uint64_t node_id)
+{
+    for (unsigned i = 0; i < c->target_count; i++) {
+        if (c->targets[i].node_id == node_id)
+            return true;
+    }
+    return false;
+}
+
+static void add_targets(struct node *n, struct change *c, struct effects *fx)
+{
+    const struct view *v = serve_view(n->serve);
+
+    for (unsigned i = 0; v && i < v->count; i++) {
+        const struct view_member *m = &v->members[i];
+        if (m->self || m->observer || has_target(c, m->node_id))
+            continue;
+        struct target *grown = mem_resize(c->targets, (c->target_count + 1) * sizeof *grown);
+        if (!grown)
+            return;
+        c->targets = grown;
+        c->targets[c->target_count] = (struct target){.addr = m->addr, .node_id = m->node_id};
+        send_drop(n, c, c->target_count++, fx);
+    }
+}
+
+static bool all_told(const struct change *c)
+{
+    for (unsigned i = 0; i < c->target_count; i++) {
+        if (!c->targets[i].acknowledged && !c->targets[i].failed)
+            return false;
+    }
+    return true;
+}
+
+static void end_if_told(struct node *n, struct change *c, struct effects *fx)
+{
+    if (!all_told(c))
+        return;
+    struct blob *told = report(n, c);
+    conclude(c, told, fx);
+    blob_unref(told);
+}
+
+static void run(struct node *n, struct change *c, uint64_t now_ms, struct effects *fx)
+{
+    bool keeps = c->item.blob && (c->waiter || serve_keeps(n->serve, c->channel, NULL));
+
+    c->running = true;
+    do
+        c->delete_id = prng_next(&n->prng);
+    while (c->delete_id == 0);
+    serve_drop(n->serve, c->key, c->channel, c->by_channel, c->delete_id,
+               keeps ? &c->item : NULL, now_ms);
+    add_targets(n, c, fx);
+    end_if_told(n, c, fx);
+}
+
+/* ---- asking the owner to run it ------------------------------------------------------------- */
+
+static void ask_rank(struct node *n, struct change *c, uint64_t now_ms, struct effects *fx)
+{
+    if (c->rank >= c->rank_count || c->ranks[c->rank].self) {
+        run(n, c, now_ms, fx);
+        return;
+    }
+    const struct query_rank *r = &c->ranks[c->rank];
+    struct message m = {
+        .kind = MESSAGE_DELETE,
+        .key = c->key,
+        .channel = span_equal(c->key, c->channel) ? SPAN_NONE : c->channel,
+        .flags = (uint8_t)((c->by_channel ? MESSAGE_BY_CHANNEL : 0) |
+                           (c->item.blob ? MESSAGE_SET : 0)),
+        .value_type = c->item.value_type,
+        .ttl_ms = c->item.ttl_ms,
+        .stale_ms = c->item.stale_ms,
+        .budget_ms = n->timeout_ms,
+    };
+    /* Its own calls may each run into their timeout, twice, before it answers. */
+    effects_call(fx, call_id(c, 0), &r->addr, r->node_id, (TRIES + 1) * n->timeout_ms, &m,
+                 c->item.blob);
+}
+
+void node_change(struct node *n, const struct message *name, bool by_channel,
+                 const struct loaded *item, struct waiter *w, uint64_t now_ms,
+                 struct effects *fx)
+{
+    struct change *c = change_new(n, name, by_channel, item);
+
+    w->remote = false;
+    w->flight = NULL;
+    list_init(&w->link);
+    list_init(&w->of_conn);
+    if (!c) {
+        w->answer = (struct answer){.outcome = OUTCOME_NOMEM};
+        list_add_tail(&fx->completed, &w->link);
+        return;
+    }
+    c->waiter = w;
+    c->rank_count = serve_ranks(n->serve, c->channel, now_ms, c->ranks);
+    ask_rank(n, c, now_ms, fx);
+}
+
+void node_change_leave(struct node *n, struct waiter *w)
+{
+    LIST_FOREACH(&n->changes, link) {
+        struct change *c = CONTAINER_OF(link, struct change, link);
+        if (c->waiter == w)
+            c->waiter = NULL;
+    }
+    list_remove(&w->link);
+}
+
+void change_request(struct node *n, uint64_t conn_id, const struct message *m,
+                    struct blob *value, uint64_t now_ms, struct effects *fx)
+{
+    struct loaded item = {.blob = value, .value_type = m->value_type, .ttl_ms = m->ttl_ms,
+                          .stale_ms = m->stale_ms};
+    struct change *c = change_new(n, m, m->flags & MESSAGE_BY_CHANNEL,
+                                  m->flags & MESSAGE_SET ? &item : NULL);
+
+    if (!c)
+        return;     /* the asker's call runs out of time and it runs the change itself */
+    c->conn_id = conn_id;
+    c->request_id = m->request_id;
+    run(n, c, now_ms, fx);
+}
+
+void change_drop(struct node *n, uint64_t conn_id, const struct message *m, struct blob *value,
+                 uint64_t now_ms, struct effects *fx)
+{
+    struct message done = {.kind = MESSAGE_DONE, .request_id = m->request_id};
+    struct loaded item = {.blob = value, .value_type = m->value_type, .ttl_ms = m->ttl_ms,
+                          .stale_ms = m->stale_ms};
+
+    serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL, m->delete_id,
+               m->flags & MESSAGE_SET ? &item : NULL, now_ms);
+    effects_answer(fx, conn_id, &done, NULL);
+}
+
+void change_members(struct node *n, uint64_t now_ms, struct effects *fx)
+{
+    (void)now_ms;
+    LIST_FOREACH(&n->changes, link) {
+        struct change *c = CONTAINER_OF(link, struct change, link);
+        if (c->running)
+            add_targets(n, c, fx);
+    }
+}
+
+void change_conn_closed(struct node *n, uint64_t conn_id)
+{
+    LIST_FOREACH(&n->changes, link) {
+        struct change *c = CONTAINER_OF(link, struct change, link);
+        if (c->conn_id == conn_id)
+            c->conn_id = 0;
+    }
+}
+
+/* The owner ran it. A set's caller reads its own write: it keeps the value under the same
+ * delete id that the owner gave. */
+static void told_by_owner(struct node *n, struct change *c, const struct message *m,
+                          struct blob *told, uint64_t now_ms, struct effects *fx)
+{
+    if (c->item.blob)
+        serve_drop(n->serve, c->key, c->channel, c->by_channel, m->delete_id, &c->item, now_ms);
+    conclude(c, told, fx);
+}
+
+void change_reply(struct node *n, uint64_t id, const struct message *m, struct blob *value,
+                  uint64_t now_ms, struct effects *fx)
+{
+    struct change *c = NULL;
+    uint64_t number = (id & ~CALL_OWNER_MASK) >> 24;
+    unsigned target = (unsigned)(id & 0xffffff);
+
+    LIST_FOREACH(&n->changes, link) {
+        if (CONTAINER_OF(link, struct change, link)->number == number)
+            c = CONTAINER_OF(link, struct change, link);
+    }
+    if (!c)
+        return;
+    if (!c->running) {
+        if (m && m->kind == MESSAGE_DELETED && value) {
+            told_by_owner(n, c, m, value, now_ms, fx);
+            return;
+        }
+        c->rank++;
+        ask_rank(n, c, now_ms, fx);
+        return;
+    }
+    if (target >= c->target_count)
+        return;
+    struct target *t = &c->targets[target];
+    if (m && m->kind == MESSAGE_DONE)
+        t->acknowledged = true;
+    else if (t->tries < TRIES)
+        send_drop(n, c, target, fx);
+    else
+        t->failed = true;
+    end_if_told(n, c, fx);
+}

@@ -1,0 +1,136 @@
+/* What changes a node's entries from outside a load: deletes and sets (rules D1-D4), and
+ * entries that an owner pushes to its heir (see serve.h).
+ */
+#include "serve_state.h"
+
+#include "limits.h"
+
+bool serve_keeps(const struct serve *s, struct span channel, const struct addr *who)
+{
+    unsigned at[RANKS_MAX], count = 0;
+
+    if (s->view)
+        count = view_rank(s->view, rendezvous_channel(&s->rendezvous, channel), 2, at);
+    for (unsigned i = 0; i < count; i++) {
+        const struct view_member *m = &s->view->members[at[i]];
+        if (who ? addr_equal(&m->addr, who) : m->self)
+            return true;
+    }
+    return count == 0 && !who;
+}
+
+static void detach_all(struct serve *s, const uint64_t *channel_hash)
+{
+    struct flight *f = flights_next(s->flights, NULL);
+
+    for (; f; f = flights_next(s->flights, f)) {
+        if (f->attached && (!channel_hash || f->channel_hash == *channel_hash))
+            flight_detach(s->flights, f);
+    }
+}
+
+static void detach_key(struct serve *s, struct span key)
+{
+    for (int role = FLIGHT_OWNS; role <= FLIGHT_ASKS; role++) {
+        struct flight *f = flights_find(s->flights, key, (enum flight_role)role);
+        if (f)
+            flight_detach(s->flights, f);
+    }
+}
+
+/* Long enough for every load that began before it to have ended (D1). */
+static uint64_t remember_until(const struct serve *s, uint64_t now_ms)
+{
+    return now_ms + s->config.load_timeout_ms + 2 * s->config.timeout_ms;
+}
+
+static void release_dropped(struct serve *s)
+{
+    for (unsigned i = 0; i < s->dropped.count; i++)
+        blob_unref(s->dropped.blobs[i]);
+    s->dropped.count = 0;
+}
+
+static void drop_channel(struct serve *s, struct span channel, uint64_t delete_id,
+                         uint64_t now_ms)
+{
+    uint8_t name[1 + CHANNEL_BYTES_MAX];
+    uint64_t hash = rendezvous_channel(&s->rendezvous, channel);
+
+    while (!store_delete_channel(s->store, hash, &s->dropped))
+        release_dropped(s);
+    detach_all(s, &hash);
+    if (channel.bytes >= sizeof name)
+        return;
+    name[0] = 0;        /* see delete_id_of */
+    memcpy(name + 1, channel.at, channel.bytes);
+    deletes_put(s->deletes, span_of(name, 1 + channel.bytes), delete_id, now_ms,
+                remember_until(s, now_ms));
+}
+
+void serve_drop(struct serve *s, struct span key, struct span channel, bool by_channel,
+                uint64_t delete_id, const struct loaded *item, uint64_t now_ms)
+{
+    s->stats.drops++;
+    if (by_channel) {
+        drop_channel(s, channel, delete_id, now_ms);
+        return;
+    }
+    store_delete(s->store, key, &s->dropped);
+    detach_key(s, key);
+    deletes_put(s->deletes, key, delete_id, now_ms, remember_until(s, now_ms));
+    if (!item || !item->blob || item->ttl_ms == 0)
+        return;
+    struct store_item put = store_item_of(item, key,
+                                          rendezvous_channel(&s->rendezvous, channel), now_ms);
+    if (store_put(s->store, &put, now_ms, &s->dropped) == 0)
+        s->stats.stored++;
+}
+
+void serve_drop_all(struct serve *s)
+{
+    while (!store_clear(s->store, &s->dropped))
+        release_dropped(s);
+    detach_all(s, NULL);
+}
+
+/* ---- entries for the heir ------------------------------------------------------------ */
+
+void push(struct serve *s, const struct loaded *item, struct span channel,
+          const struct addr *addr, uint64_t node_id, uint64_t now_ms, struct effects *fx)
+{
+    struct message m = {
+        .kind = MESSAGE_PUSH,
+        .key = item->key,
+        .channel = span_equal(channel, item->key) ? SPAN_NONE : channel,
+        .value_type = item->value_type,
+        .ttl_ms = item->ttl_ms,
+        .stale_ms = item->stale_ms,
+        .age_ms = item->age_ms,
+        .delete_id = delete_id_of(s, item->key, channel, now_ms),
+    };
+
+    s->stats.pushes_sent++;
+    effects_call(fx, CALL_PUSH, addr, node_id, s->config.timeout_ms, &m, item->blob);
+}
+
+void push_taken(struct serve *s, uint64_t conn_id, const struct message *m, struct blob *value,
+                uint64_t now_ms, struct effects *fx)
+{
+    struct message done = {.kind = MESSAGE_DONE, .request_id = m->request_id};
+    struct span channel = message_channel(m);
+
+    effects_answer(fx, conn_id, &done, NULL);
+    if (!value || m->key.bytes == 0 || m->ttl_ms == 0)
+        return;
+    if (!may_store(s, now_ms) || m->delete_id != delete_id_of(s, m->key, channel, now_ms)) {
+        s->stats.stored_refused++;
+        return;
+    }
+    struct loaded item = {.blob = value, .value_type = m->value_type, .ttl_ms = m->ttl_ms,
+                          .stale_ms = m->stale_ms, .age_ms = m->age_ms};
+    struct store_item put = store_item_of(&item, m->key,
+                                          rendezvous_channel(&s->rendezvous, channel), now_ms);
+    if (store_put(s->store, &put, now_ms, &s->dropped) == 0)
+        s->stats.pushes_taken++;
+}

@@ -1,0 +1,86 @@
+/* What serve.c (questions), serve_load.c (loads) and serve_change.c (deletes, pushes) share.
+ * Only they include it.
+ */
+#ifndef PEERAGE_SERVE_STATE_H
+#define PEERAGE_SERVE_STATE_H
+
+#include "serve.h"
+
+#define AVOIDED_MAX 64u
+#define REMOTE_BUCKETS 64u
+#define CALL_PUSH (UINT64_C(1) << 62)   /* a call id of a push; a peek's is its flight's id */
+
+/* A peer that gave no answer, or no loader (rules O2, O5). */
+struct avoided {
+    struct addr addr;
+    uint64_t silent_until_ms;   /* 0: not silent */
+    uint64_t probe_until_ms;    /* somebody tries it; the others keep away until then */
+    uint64_t busy_until_ms;
+};
+
+struct loader {
+    struct list link;
+    bool async;
+    size_t bytes;
+    uint8_t name[];
+};
+
+struct serve {
+    struct serve_config config;
+    struct rendezvous rendezvous;
+    struct store *store;
+    struct flights *flights;
+    struct deletes *deletes;
+    struct view *view;              /* NULL: the layer is off */
+    struct list queue_sync, queue_async;        /* flights QUEUED, oldest first */
+    struct list remote[REMOTE_BUCKETS];         /* remote waiters by connection */
+    size_t remote_count;
+    struct list looking;            /* local waiters until the looking has ended (M1) */
+    struct list loaders;
+    bool start_loop;
+    struct avoided avoided[AVOIDED_MAX];
+    unsigned avoided_count;
+    uint64_t due_ms;
+    struct serve_stats stats;
+    struct store_dropped dropped;
+};
+
+/* serve.c */
+uint64_t delete_id_of(struct serve *, struct span key, struct span channel, uint64_t now_ms);
+bool is_silent(struct serve *, const struct addr *);
+bool may_store(struct serve *, uint64_t now_ms);
+void fill_hit(struct serve *, const struct store_hit *, struct span key, struct span channel,
+              uint64_t now_ms, struct answer *);
+void join(struct serve *, struct flight *, struct waiter *, uint64_t now_ms, struct effects *);
+void complete(struct serve *, struct waiter *, const struct answer *, uint64_t now_ms,
+              struct effects *);
+void complete_all(struct serve *, struct flight *, const struct answer *, uint64_t now_ms,
+                  struct effects *);
+void due_by(struct serve *, uint64_t at_ms);
+struct waiter *remote_waiter(struct serve *, uint64_t conn_id, uint64_t request_id);
+void forget_remote(struct serve *, struct waiter *);
+
+/* serve_load.c */
+void begin_owned(struct serve *, struct flight *, bool owner_silent, uint64_t now_ms,
+                 struct effects *);
+void run_here(struct serve *, struct flight *, void *port, bool run_inline, uint64_t now_ms);
+void land(struct serve *, struct flight *, const struct loaded *items, unsigned count,
+          uint64_t delete_id, enum tier, uint64_t since_ms, uint64_t now_ms, struct effects *);
+/* The entry that `item` makes when its ttl counts from since_ms on (O14). */
+struct store_item store_item_of(const struct loaded *item, struct span key, uint64_t channel_hash,
+                                uint64_t since_ms);
+void lose_flight(struct serve *, struct flight *, uint64_t now_ms, struct effects *);
+void refresh_behind(struct serve *, const struct message *ask, uint64_t now_ms, struct effects *);
+const struct loader *loader_find(const struct serve *, struct span name);
+void permit_frame(struct serve *, struct waiter *, const struct message *, struct blob *,
+                  uint64_t now_ms, struct effects *);
+bool peeked(struct serve *, uint64_t flight_id, const struct message *, struct blob *,
+            uint64_t now_ms, struct effects *);
+
+/* serve_change.c */
+void push(struct serve *, const struct loaded *, struct span channel, const struct addr *,
+          uint64_t node_id, uint64_t now_ms, struct effects *);
+void push_taken(struct serve *, uint64_t conn_id, const struct message *, struct blob *,
+                uint64_t now_ms, struct effects *);
+
+#endif
