@@ -5,6 +5,22 @@
 #include "limits.h"
 #include "mem.h"
 
+/* Membership from the start, and a view of a node that is looking until it has spoken. */
+static bool look(struct node *n, const struct node_config *config, uint64_t now_ms)
+{
+    struct effects none;
+
+    if (node_join(n, &config->swim, now_ms) != 0)
+        return false;
+    struct view *v = node_view(n, now_ms);
+    if (!v)
+        return false;
+    effects_init(&none);
+    serve_set_view(n->serve, v, now_ms, &none);
+    effects_deinit(&none);
+    return true;
+}
+
 int node_new(struct node **out, const struct node_config *config, uint64_t now_ms)
 {
     struct node *n = mem_zalloc(sizeof *n);
@@ -18,18 +34,8 @@ int node_new(struct node **out, const struct node_config *config, uint64_t now_m
     n->serve = serve_new(&config->serve);
     if (!n->serve)
         goto failed;
-    if (config->peers) {
-        if (swim_new(&n->swim, &config->swim, now_ms) != 0)
-            goto failed;
-        /* Until membership has spoken there is a view of a node that is looking. */
-        struct view *v = node_view(n, now_ms);
-        struct effects none;
-        if (!v)
-            goto failed;
-        effects_init(&none);
-        serve_set_view(n->serve, v, now_ms, &none);
-        effects_deinit(&none);
-    }
+    if (config->peers && !look(n, config, now_ms))
+        goto failed;
     *out = n;
     return 0;
 failed:
@@ -49,6 +55,24 @@ void node_free(struct node *n)
 
 struct swim *node_swim(struct node *n) { return n->swim; }
 struct serve *node_serve(struct node *n) { return n->serve; }
+
+int node_join(struct node *n, const struct swim_config *config, uint64_t now_ms)
+{
+    struct swim *fresh;
+    int rc = swim_new(&fresh, config, now_ms);
+
+    if (rc != 0)
+        return rc;
+    swim_free(n->swim);
+    n->swim = fresh;
+    return 0;
+}
+
+void node_part(struct node *n)
+{
+    swim_free(n->swim);
+    n->swim = NULL;
+}
 
 /* ---- members ------------------------------------------------------------------------- */
 

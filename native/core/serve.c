@@ -95,7 +95,7 @@ static void tell_gone(const struct view *before, const struct view *after, struc
 {
     for (unsigned i = 0; before && i < before->count; i++) {
         const struct view_member *m = &before->members[i];
-        int at = view_find(after, &m->addr);
+        int at = after ? view_find(after, &m->addr) : -1;
         if (!m->self && (at < 0 || after->members[at].node_id != m->node_id))
             effects_gone(fx, &m->addr, m->node_id);
     }
@@ -106,7 +106,7 @@ void serve_set_view(struct serve *s, struct view *view, uint64_t now_ms, struct 
     tell_gone(s->view, view, fx);
     mem_free(s->view);
     s->view = view;
-    if (view->phase == PHASE_LOOKING)
+    if (view && view->phase == PHASE_LOOKING)
         return;
     struct answer again = {.outcome = OUTCOME_RETRY};
     LIST_FOREACH_SAFE(&s->looking, link)

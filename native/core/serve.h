@@ -44,7 +44,8 @@ void serve_free(struct serve *);
 
 /* ---- members -------------------------------------------------------------------- */
 
-/* Takes `view` (mem_free'd later). Wakes those who waited for the looking to end. */
+/* Takes `view` (mem_free'd later); NULL: no members, this node works alone. Wakes those who
+ * waited for the looking to end. */
 void serve_set_view(struct serve *, struct view *, uint64_t now_ms, struct effects *);
 const struct view *serve_view(const struct serve *);    /* under the lock; NULL: layer off */
 /* A channel's ranks as an asker should try them: those avoided left out but for the one

@@ -276,6 +276,32 @@ const struct flight *serve_take(struct serve *s, bool async, void *port, uint64_
     return f;
 }
 
+unsigned serve_chain(const struct serve *s, uint64_t load_id, uint64_t out[CHAIN_MAX])
+{
+    const struct flight *f = flights_by_id(s->flights, load_id);
+    unsigned count = 0;
+
+    if (!f)
+        return 0;
+    /* A question whose chain is full has been refused as recursive: there is room. */
+    for (; count < f->chain_count && count < CHAIN_MAX - 1; count++)
+        out[count] = f->chain[count];
+    out[count++] = rendezvous_channel(&s->rendezvous, f->key);
+    return count;
+}
+
+size_t serve_waiters(const struct serve *s, uint64_t load_id)
+{
+    const struct flight *f = flights_by_id(s->flights, load_id);
+    size_t count = 0;
+
+    if (f) {
+        LIST_FOREACH((struct list *)&f->waiters, link)
+            count++;
+    }
+    return count;
+}
+
 /* ---- ends --------------------------------------------------------------------------------------- */
 
 static uint64_t after(uint64_t since_ms, uint32_t ms)
