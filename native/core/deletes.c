@@ -7,10 +7,9 @@
  * only until some other record expires. */
 #include "deletes.h"
 
-#include <sodium.h>
-
 #include "limits.h"
 #include "mem.h"
+#include "siphash.h"
 
 #define SLOTS_MIN 16u
 #define SWEEP_STEPS 4u          /* slots looked at per put: expired ones go before room runs out */
@@ -21,7 +20,7 @@ struct record {
 };
 
 struct deletes {
-    uint8_t hash_key[16];
+    struct siphash_key hash_key;
     struct record *slots;
     size_t mask, count, cursor;
     uint64_t blind_until_ms;        /* a refused delete would be remembered until then */
@@ -30,12 +29,7 @@ struct deletes {
 
 static uint64_t hash(const struct deletes *d, struct span name)
 {
-    static const uint8_t nothing[1];
-    uint64_t value;
-
-    crypto_shorthash_siphash24((uint8_t *)&value, name.at ? name.at : nothing, name.bytes,
-                               d->hash_key);
-    return value;
+    return siphash_span(&d->hash_key, name);
 }
 
 struct deletes *deletes_new(const uint8_t hash_key[16])
@@ -50,7 +44,7 @@ struct deletes *deletes_new(const uint8_t hash_key[16])
         return NULL;
     }
     d->mask = SLOTS_MIN - 1;
-    memcpy(d->hash_key, hash_key, sizeof d->hash_key);
+    d->hash_key = siphash_key_of(hash_key);
     return d;
 }
 
