@@ -106,7 +106,8 @@ def single_post(channel: Channel, stamp: Stamp, number: int) -> str:
 def _document(channel: Channel, stamp: Stamp, posts: str, older: int | None) -> str:
     more = ""
     if older is not None:
-        more = f'<a class="posts-older" href="/s/{channel.name}?before={older}" data-before="{older}"></a>'
+        more = (f'<a class="posts-older" href="/s/{channel.name}?before={older}" '
+                f'data-before="{older}"></a>')
     return f"""<!doctype html>
 <html lang="{channel.lang}" dir="{channel.dir}">
 <head>
@@ -121,7 +122,7 @@ def _document(channel: Channel, stamp: Stamp, posts: str, older: int | None) -> 
 <h1 class="channel-title" dir="auto">{escape(channel.title)}</h1>
 <a class="channel-name" href="/{channel.name}">@{channel.name}</a>
 <p class="channel-about" dir="auto">{escape(channel.about)}</p>
-<span class="channel-count" data-count="{channel.subscribers}">{_short(channel.subscribers)} subscribers</span>
+<span class="channel-count" data-count="{channel.subscribers}">{_short(channel.subscribers)}</span>
 </header>
 <main class="posts">
 {more}
@@ -156,7 +157,8 @@ def _post(channel: Channel, number: int) -> str:
 {extras}<div class="post-text" dir="auto">{_prose(channel, number, sentences, dice)}</div>
 <div class="post-reactions">{_reactions(views, dice)}</div>
 <footer><span class="post-views">{_short(views)}</span>
-<a class="post-date" href="/{channel.name}/{number}"><time datetime="{at.isoformat()}">{at:%H:%M}</time></a></footer>
+<a class="post-date" href="/{channel.name}/{number}">
+<time datetime="{at.isoformat()}">{at:%H:%M}</time></a></footer>
 </article>
 """
 
@@ -173,10 +175,12 @@ def _prose(channel: Channel, number: int, sentences: list[str], dice: random.Ran
         if at < len(written) - 1:
             parts.append("<br><br>" if dice.random() < 0.3 else gap)
     if dice.random() < 0.4:
-        link = f"https://{channel.name.replace('_', '-')}.example/{number}?from=channel&amp;n={dice.randrange(99)}"
+        site = channel.name.replace("_", "-")
+        link = f"https://{site}.example/{number}?from=channel&amp;n={dice.randrange(99)}"
         parts.append(f'<br><a href="{link}" rel="noopener">{link}</a>')
     tags = dice.sample(channel.tags, dice.randint(1, min(3, len(channel.tags))))
-    parts.append("<br><br>" + " ".join(f'<a class="post-tag" href="?q=%23{t}">#{t}</a>' for t in tags))
+    linked = (f'<a class="post-tag" href="?q=%23{t}">#{t}</a>' for t in tags)
+    parts.append("<br><br>" + " ".join(linked))
     return "".join(parts)
 
 
