@@ -74,7 +74,7 @@ async def post(channel: str, number: int) -> str:
 
 async def _from_page(channel: str, make: Callable[[dict[str, Any]], str]) -> Any:
     found = await page.lookup(channel)
-    return peerage.Loaded(make(found.value), ttl=TTL_S - found.age_ms / 1000)
+    return peerage.Loaded(make(found.value), ttl=max(0.0, TTL_S - found.age_ms / 1000))
 
 
 def _answer(found: Any, kind: str) -> Response:

@@ -17,6 +17,7 @@ from pathlib import Path
 from markupsafe import escape
 
 POSTS_PER_PAGE = 20
+MARKER = "recorded~"        # begins every stamp: what to look for in a capture of the traffic
 _NEWEST_AT = datetime(2026, 3, 14, 18, 40, tzinfo=timezone.utc)
 _REACTIONS = ("👍", "❤️", "🔥", "😂", "👏", "🎉", "😢", "🙏", "🤔", "👀")
 _TEXTS = Path(__file__).with_name("texts")
@@ -50,10 +51,10 @@ class Stamp:
     at: float
 
     def __str__(self) -> str:
-        return f"recorded~{self.channel}~{self.request}~{self.serial}~{round(self.at * 1e6)}"
+        return f"{MARKER}{self.channel}~{self.request}~{self.serial}~{round(self.at * 1e6)}"
 
 
-_STAMP = re.compile(rb"recorded~([a-z0-9_]+)~([a-z0-9.]+)~(\d+)~(\d+)")
+_STAMP = re.compile(MARKER.encode() + rb"([a-z0-9_]+)~([a-z0-9.]+)~(\d+)~(\d+)")
 
 
 def find_stamp(body: bytes) -> Stamp | None:

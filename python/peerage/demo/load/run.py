@@ -16,7 +16,6 @@ from .fleet import Fleet, FleetError, Settings, Worker
 
 TIMEOUT_S = 5.0
 AGE_SLACK_S = 0.25
-_HITS = ("local", "owner")
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ class _Generator:
         self.tally.latencies_ms.append(latency_ms)
         if answer is None:
             return
-        if answer.headers.get("peerage-tier") in _HITS:
+        if answer.headers.get("peerage-tier", "load") != "load":
             self.tally.hit_latencies_ms.append(latency_ms)
         self.tally.judge(arrival.target, answer, self.plan.settings.ttl_s)
 
