@@ -49,11 +49,15 @@ uint32_t members_bucket(const struct addr *a)
 
 /* Suspicion is passing and local in time, so a suspect digests as alive; the
  * dead don't count, because tombstones expire at different moments. */
+uint64_t members_digest_of(const struct member *m)
+{
+    return mix(hash(&m->addr) ^ mix(m->node_id ^ mix(m->started_ms ^ mix(m->version))));
+}
+
 static void digest_flip(struct members *t, const struct member *m)
 {
-    uint64_t h = hash(&m->addr);
-    uint64_t d = mix(h ^ mix(m->node_id ^ mix(m->started_ms ^ mix(m->version))));
-    t->buckets[h >> 58] ^= d;
+    uint64_t d = members_digest_of(m);
+    t->buckets[members_bucket(&m->addr)] ^= d;
     t->digest ^= d;
 }
 

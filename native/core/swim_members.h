@@ -81,6 +81,7 @@ void members_probe_soon(struct members *, uint32_t i);
 /* Is the first incarnation {started_ms, node_id} newer (> 0), the same (0) or older? */
 int start_compare(uint64_t started_ms, uint64_t node_id, const struct member *);
 
+uint64_t members_digest_of(const struct member *);
 uint32_t members_bucket(const struct addr *);
 size_t members_memory(const struct members *);
 
