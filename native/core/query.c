@@ -94,6 +94,7 @@ static enum query_step accepted(struct query *q, uint64_t now_ms)
 
 enum query_step query_frame(struct query *q, uint8_t kind, uint64_t now_ms)
 {
+    q->verdict = PEER_NOTHING;
     switch (kind) {
     case MESSAGE_VALUE:
     case MESSAGE_FAILED:
@@ -130,6 +131,7 @@ void query_progress(struct query *q, uint64_t now_ms)
 
 enum query_step query_broken(struct query *q, bool reused, uint64_t now_ms)
 {
+    q->verdict = PEER_NOTHING;
     if (reused && !q->redialled && !q->accepted && now_ms < q->due_ms) {
         q->redialled = true;
         return QUERY_SEND;      /* afresh, within the budget that began already */

@@ -33,8 +33,8 @@ enum query_step {
     QUERY_RECURSIVE,    /* done: the key stands in its own chain */
 };
 
-/* What the driver learns of the peer that `serve` should hear (serve_peer). */
-enum query_verdict { PEER_FINE, PEER_SILENT, PEER_BUSY };
+/* What a step tells of a peer; the driver hands it to `serve` (serve_peer) each time. */
+enum query_verdict { PEER_NOTHING, PEER_FINE, PEER_SILENT, PEER_BUSY };
 
 struct query {
     struct query_rank ranks[RANKS_MAX];
@@ -47,7 +47,7 @@ struct query {
     uint32_t timeout_ms, load_timeout_ms;
     uint64_t started_ms;        /* of this rank's budget */
     uint64_t due_ms;
-    enum query_verdict verdict; /* of the rank just left or answered; valid after each step */
+    enum query_verdict verdict; /* of the last step: about the rank it left or ended at */
     struct addr verdict_of;
 };
 

@@ -169,8 +169,10 @@ unsigned serve_ranks(struct serve *s, struct span channel, uint64_t now_ms,
 void serve_peer(struct serve *s, const struct addr *addr, enum query_verdict verdict,
                 uint64_t now_ms)
 {
-    struct avoided *a = s->avoided_count || verdict != PEER_FINE ? avoided_find(s, addr) : NULL;
+    struct avoided *a = avoided_find(s, addr);
 
+    if (verdict == PEER_NOTHING)
+        return;
     if (verdict == PEER_FINE) {
         if (a) {
             a->silent_until_ms = a->probe_until_ms = 0;
