@@ -92,7 +92,7 @@ int swim_new(struct swim **out, const struct swim_config *config, uint64_t now_m
     gossip_init(&s->gossip);
     s->phase = SWIM_PHASE_LOOKING;
     s->sequence = (uint32_t)prng_next(&s->prng);
-    s->deaf_since_ms = s->mismatch_ms = s->pull_end_ms = NEVER_MS;
+    s->deaf_since_ms = s->pull_end_ms = NEVER_MS;
     s->due_ms = s->greet_ms = NEVER_MS;
     s->answered_ms = s->alone_since_ms = s->warm_ms = NEVER_MS;
     s->pull_wait_ms = s->p.pull_after_ms;
@@ -531,10 +531,10 @@ static enum swim_verdict hear(struct swim *s, uint64_t now_ms, uint64_t wall_ms,
         live = MEMBER_NONE;
     switch (m->kind) {
     case MESSAGE_PING:
-        swim_digest_heard(s, now_ms, live, m->live, m->digest, out);
+        swim_digest_heard(s, now_ms, live, m->digest, out);
         break;
     case MESSAGE_ACK:
-        swim_digest_heard(s, now_ms, live, m->live, m->digest, out);
+        swim_digest_heard(s, now_ms, live, m->digest, out);
         ack_heard(s, now_ms, m, from, out);
         break;
     case MESSAGE_ASK:

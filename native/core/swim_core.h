@@ -78,7 +78,8 @@ struct swim {
     uint32_t relay_count;
 
     uint64_t gossip_ms;                 /* the next round, if anything is queued */
-    uint64_t mismatch_ms;               /* digests differ since; NEVER_MS: they don't */
+    uint64_t mismatch_ms;               /* digests differ since... */
+    uint32_t mismatches;                /* ...so many times, less those that agreed */
     uint64_t pull_wait_ms;              /* how long they may; grows while pulls bring nothing */
     uint64_t pull_end_ms;               /* NEVER_MS: none under way */
     struct addr pull_addr;
@@ -185,8 +186,8 @@ void swim_welcome_heard(struct swim *, uint64_t now_ms, const struct message *,
 void swim_table_held(struct swim *, uint64_t now_ms, struct swim_out *);
 
 /* swim_pull.c: digests and pages */
-void swim_digest_heard(struct swim *, uint64_t now_ms, uint32_t sender, uint32_t live,
-                       uint64_t digest, struct swim_out *);
+void swim_digest_heard(struct swim *, uint64_t now_ms, uint32_t sender, uint64_t digest,
+                       struct swim_out *);
 void swim_pull_end(struct swim *, uint64_t now_ms, bool complete, struct swim_out *);
 void swim_pull_start(struct swim *, uint64_t now_ms, const struct addr *, uint64_t node_id,
                      struct swim_out *);

@@ -65,17 +65,25 @@ static bool suspect(struct swim *s, uint64_t now_ms, uint32_t i, uint64_t versio
     return true;
 }
 
+/* Whom it is about shall hear first: then a refutation may overtake the news. */
+static void tell(struct swim *s, uint64_t now_ms, uint32_t i, struct swim_out *out)
+{
+    const struct member *m = members_at(&s->members, i);
+    struct message message = {.kind = MESSAGE_GOSSIP};
+    swim_send(s, now_ms, &m->addr, m->node_id, &message,
+              &(struct sending){.first = i, .second = MEMBER_NONE}, out);
+}
+
 void swim_accuse(struct swim *s, uint64_t now_ms, uint32_t i, struct swim_out *out)
 {
     struct member *m = members_at(&s->members, i);
     struct host us = host_of(&s->config.self);
-    if (m->state == SWIM_ALIVE)
-        suspect(s, now_ms, i, m->version, false, &us, 1, out);
+    if (m->state == SWIM_ALIVE && suspect(s, now_ms, i, m->version, false, &us, 1, out))
+        tell(s, now_ms, i, out);
     else if (m->state == SWIM_SUSPECT && suspicions_confirm(&s->suspicions, &s->members, i, &us))
         gossip_queue(&s->gossip, &s->members, i);
 }
 
-/* Its time is up. It is told directly too: if it lives, it shall know at once. */
 void swim_bury(struct swim *s, uint64_t now_ms, uint32_t i, struct swim_out *out)
 {
     struct member *m = members_at(&s->members, i);
@@ -87,9 +95,7 @@ void swim_bury(struct swim *s, uint64_t now_ms, uint32_t i, struct swim_out *out
     s->stats.deaths++;
     out->news |= SWIM_NEWS_MEMBERS;
     swim_log(out, SWIM_LOG_DEAD, &m->addr, m->node_id, 0, 0);
-    struct message message = {.kind = MESSAGE_GOSSIP};
-    swim_send(s, now_ms, &m->addr, m->node_id, &message,
-              &(struct sending){.first = i, .second = MEMBER_NONE}, out);
+    tell(s, now_ms, i, out);
 }
 
 static void raise_start(struct swim *s, uint64_t started_ms, struct swim_out *out)
@@ -127,8 +133,8 @@ static void other_start(struct swim *s, const struct update *u, struct heard *fr
     swim_set_phase(s, SWIM_PHASE_GONE, out);
 }
 
-static void hear_of_self(struct swim *s, uint64_t now_ms, const struct update *u, struct heard *from,
-                         struct swim_out *out)
+static void hear_of_self(struct swim *s, uint64_t now_ms, const struct update *u,
+                         struct heard *from, struct swim_out *out)
 {
     struct member *self = self_of(s);
     if (u->s.node_id != self->node_id) {

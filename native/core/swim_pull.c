@@ -1,6 +1,9 @@
 /* Anti-entropy. Pings and acks carry a digest of who is live. Digests that
- * differ are normal while news travels; one that stays different for two seconds
- * means that news was lost, and a page of the table is pulled over TCP (M4).
+ * differ are normal while news travels; if they go on differing for two seconds,
+ * news was lost, and the table is pulled over TCP (M4). A digest that agrees
+ * takes back one that differed, and no more: with two camps of equal size every
+ * node meets one that agrees now and then. The smaller camp always tips over,
+ * and its pull mends both.
  *
  * A pull request carries the digests of the 64 buckets into which addresses
  * hash; pages hold the buckets that differ, whole. What the page lacks or has
@@ -11,6 +14,7 @@
  */
 #include "swim_core.h"
 
+#define MISMATCHES_MIN 4u
 #define REQUEST_BYTES (1 + 8 * DIGEST_BUCKETS)
 
 void swim_pull_start(struct swim *s, uint64_t now_ms, const struct addr *addr, uint64_t node_id,
@@ -31,23 +35,21 @@ void swim_pull_start(struct swim *s, uint64_t now_ms, const struct addr *addr, u
     swim_effect(out, SWIM_PULL, addr, node_id, span_of(bytes, writer_bytes(&w)));
 }
 
-void swim_digest_heard(struct swim *s, uint64_t now_ms, uint32_t sender, uint32_t live,
-                       uint64_t digest, struct swim_out *out)
+void swim_digest_heard(struct swim *s, uint64_t now_ms, uint32_t sender, uint64_t digest,
+                       struct swim_out *out)
 {
-    (void)live;
     if (digest == s->members.digest) {
-        s->mismatch_ms = NEVER_MS;
-        s->pull_wait_ms = s->p.pull_after_ms;
+        if (s->mismatches > 0 && --s->mismatches == 0)
+            s->pull_wait_ms = s->p.pull_after_ms;
         return;
     }
-    if (s->mismatch_ms == NEVER_MS) {
+    if (s->mismatches++ == 0)
         s->mismatch_ms = now_ms;
-        return;
-    }
-    if (now_ms - s->mismatch_ms < s->pull_wait_ms || sender == MEMBER_NONE)
+    if (now_ms - s->mismatch_ms < s->pull_wait_ms || s->mismatches < MISMATCHES_MIN
+        || sender == MEMBER_NONE)
         return;
     const struct member *m = members_at(&s->members, sender);
-    s->mismatch_ms = now_ms;
+    s->mismatches = 0;
     swim_pull_start(s, now_ms, &m->addr, m->node_id, out);
 }
 
