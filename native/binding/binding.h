@@ -1,0 +1,140 @@
+/* What the files of the binding share: the module's state, and one door each for errors,
+ * values and foreign owners. The binding translates between Python and peerage.h and decides
+ * nothing; what is policy stands in python/peerage.
+ *
+ * Everything here is called with the GIL held unless it says otherwise.
+ */
+#ifndef PEERAGE_BINDING_H
+#define PEERAGE_BINDING_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+
+#include "peerage.h"
+
+#define KEY_MAX 1024            /* as peerage.h says of struct peerage_ask */
+#define ALIAS_BYTES_MIN 1024    /* smaller values lie inline in the store, as copies */
+#define ERROR_COUNT 16          /* PEERAGE_E_*, negated */
+
+/* One per module; only one interpreter can load it (module.c). */
+struct state {
+    PyTypeObject *node, *port, *waiter, *template, *function, *ready;
+    PyTypeObject *hit, *load, *failed, *member;
+    PyObject *error;                    /* peerage.Error */
+    PyObject *errors[ERROR_COUNT];      /* by negated code */
+    PyObject *miss;                     /* the constant MISS */
+    PyObject *tiers[PEERAGE_TIER_LOAD + 1];
+    PyObject *json_encode, *json_decode, *pickle_dumps, *pickle_loads;
+    PyObject *uuid, *date, *datetime;
+    PyObject *text_done, *text_set_result, *text_set_exception;
+    PyObject *text_hex, *text_isoformat, *text_fromisoformat, *text_utcoffset;
+};
+
+struct state *state_of(PyTypeObject *);     /* of one of our own types; never NULL */
+
+/* errors.c */
+int errors_add(PyObject *module, struct state *);
+/* Set the exception of a negative code; `line` (may be NULL or "") instead of the code's
+ * text. Returns NULL, to be returned. Out of memory is MemoryError. */
+PyObject *errors_raise(const struct state *, int code, const char *line);
+/* The same as an object, for a future. New reference or NULL. */
+PyObject *errors_make(const struct state *, int code, const char *line);
+
+/* release.c: foreign owners that native threads let go */
+int release_start(void);                    /* once per process */
+void release_drain(void);
+bool release_waiting(void);
+static inline void release_check(void)
+{
+    if (release_waiting())
+        release_drain();
+}
+/* Which node's attendant is rung when much waits; take it back before the node is freed. */
+void release_ring_set(peerage *);
+void release_ring_unset(peerage *);
+
+/* value.c */
+int value_types_add(PyObject *module, struct state *);
+/* Encode a Python value: its type, and a new `bytes` in *out. -1 with an exception. */
+int value_encode(const struct state *, PyObject *value, bool pickle, PyObject **out);
+PyObject *value_decode(const struct state *, int type, const void *at, size_t bytes, bool pickle);
+/* The Python value of an answer that holds one. A native copy of `bytes` in the store is
+ * replaced by the object made here. Frees the answer's blob in every case. */
+PyObject *value_take(const struct state *, peerage *, const void *key, size_t key_bytes,
+                     struct peerage_answer *, bool pickle);
+/* A whole answer as Python sees it: Hit, MISS, Load, Failed, None for "ask again"; trouble
+ * is raised. Frees the answer's blob. */
+PyObject *value_answer(const struct state *, peerage *, const void *key, size_t key_bytes,
+                       struct peerage_answer *, bool pickle);
+/* A peerage_load as Python sees it. Does not free it. */
+PyObject *value_load(const struct state *, const struct peerage_load *);
+/* Read (key, type, bytes, ttl_ms, stale_ms); borrows from the tuple, and takes a reference
+ * where the bytes are aliased (item->owner). */
+int value_item(PyObject *tuple, struct peerage_item *);
+PyObject *value_report(struct peerage_report *);    /* (acknowledged, unreached); frees it */
+
+/* node.c: a native node, kept while anybody is inside a call of it */
+struct engine {
+    peerage *p;
+    unsigned fork_count;        /* as it was when p was made */
+    Py_ssize_t users;           /* the Node object, ports, and calls without the GIL */
+};
+struct node {
+    PyObject_HEAD
+    struct engine *engine;      /* NULL only while making the first failed */
+    PyObject *options;          /* dict: a node of the same settings is made after a fork */
+    PyObject *renewed;          /* called when that has happened */
+    PyObject *weakrefs;
+};
+int node_type_add(PyObject *module, struct state *);
+struct engine *node_renew(struct node *);   /* after a fork; NULL with an exception */
+void engine_leave(struct engine *);
+/* The native node of this process; NULL with an exception. Borrowed while the GIL is held. */
+static inline struct engine *node_engine(struct node *n)
+{
+    if (n->engine && n->engine->fork_count == peerage_fork_count)
+        return n->engine;
+    return node_renew(n);
+}
+/* A question's arguments, positional and in this order: key, channel, loader, ttl_ms,
+ * stale_ms, load_timeout_ms, timeout_ms, flags, chain, pickle. Borrows from them; the chain
+ * is copied to `chain`. -1 with an exception. */
+#define ASK_ARGUMENTS 10
+int node_ask_arguments(PyObject *const *args, struct peerage_ask *, uint64_t chain[8],
+                       bool *pickle);
+/* The arguments of a change: key, channel, item or None, by_channel, timeout_ms. */
+#define CHANGE_ARGUMENTS 5
+int node_change_arguments(PyObject *const *args, struct peerage_ask *, struct peerage_item *,
+                          bool *has_item, int *by_channel);
+
+/* look.c: what a node says about itself and its members */
+int look_types_add(PyObject *module, struct state *);
+PyObject *look_members(struct node *, PyObject *);
+PyObject *look_owner(struct node *, PyObject *channel);
+PyObject *look_coordinator(struct node *, PyObject *);
+PyObject *look_address(struct node *, PyObject *);
+PyObject *look_stats(struct node *, PyObject *);
+
+/* port.c */
+int port_types_add(PyObject *module, struct state *);
+/* The port's native part, NULL when its node is gone or forked away. */
+peerage_port *port_native(PyObject *port);
+
+/* template.c */
+int template_type_add(PyObject *module, struct state *);
+/* Write the key of a call into `out`; its length, or -1 with an exception. */
+Py_ssize_t template_write(PyObject *template, PyObject *const *args, Py_ssize_t count,
+                          PyObject *kwnames, unsigned char out[KEY_MAX]);
+
+/* function.c, ready.c */
+int function_type_add(PyObject *module, struct state *);
+int ready_type_add(PyObject *module, struct state *);
+PyObject *ready_new(const struct state *, PyObject *value);     /* takes value */
+
+/* Make a type of `spec` and, unless `name` is NULL, show it in the module. */
+PyTypeObject *type_add(PyObject *module, PyType_Spec *spec, const char *name);
+
+#define METHOD_CAST(f) ((PyCFunction)(void (*)(void))(f))
+
+#endif

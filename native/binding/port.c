@@ -1,0 +1,454 @@
+/* Ports: asking from an event loop. The loop watches one descriptor and calls run(), which
+ * completes the loop's own futures, many per wake-up.
+ *
+ * Who keeps whom: the loop's reader handle holds the Port, the Port its Waiters, a Waiter its
+ * future, a future its loop. Nothing else holds a Port, so closing the loop, or losing the
+ * last reference to it, ends the port and its descriptors (O10); all of them take part in
+ * garbage collection for that. A native port needs its node, so a Port is one of the users
+ * of its engine.
+ */
+#include "binding.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+struct port {
+    PyObject_HEAD
+    const struct state *st;
+    struct engine *engine;
+    peerage_port *native;
+    PyObject *load_hook;        /* load_hook(Load): run a registered async loader */
+    PyObject *cancel_hook;      /* cancel_hook(load_id): nobody waits for it any more */
+    struct waiter *first;       /* those that native code still has as tokens */
+    PyObject *weakrefs;
+};
+
+struct waiter {
+    PyObject_HEAD
+    struct waiter *prev, *next; /* in port->first's list while native code has it */
+    struct port *port;          /* borrowed; NULL: completed, left, or the port is gone */
+    PyObject *future;
+    PyObject *load_hook;        /* load_hook(Load): this question's own loader is to run */
+    PyObject *key;              /* bytes */
+    bool pickle;
+};
+
+/* ---- waiters -------------------------------------------------------------------------- */
+
+static struct waiter *waiter_new(struct port *p, PyObject *future, PyObject *load_hook,
+                                 PyObject *key, bool pickle)
+{
+    struct waiter *w = PyObject_GC_New(struct waiter, p->st->waiter);
+    if (!w)
+        return NULL;
+    w->prev = w->next = NULL;
+    w->port = NULL;
+    w->future = Py_NewRef(future);
+    w->load_hook = Py_NewRef(load_hook);
+    w->key = Py_NewRef(key);
+    w->pickle = pickle;
+    PyObject_GC_Track(w);
+    return w;
+}
+
+/* The port holds a reference from now on. */
+static void link_waiter(struct port *p, struct waiter *w)
+{
+    Py_INCREF(w);
+    w->port = p;
+    w->next = p->first;
+    if (p->first)
+        p->first->prev = w;
+    p->first = w;
+}
+
+static void unlink_waiter(struct waiter *w)
+{
+    if (!w->port)
+        return;
+    if (w->prev)
+        w->prev->next = w->next;
+    else
+        w->port->first = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    w->prev = w->next = NULL;
+    w->port = NULL;
+    Py_DECREF(w);
+}
+
+static int waiter_traverse(struct waiter *w, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(w));
+    Py_VISIT(w->future);
+    Py_VISIT(w->load_hook);
+    return 0;
+}
+
+static int waiter_clear(struct waiter *w)
+{
+    Py_CLEAR(w->future);
+    Py_CLEAR(w->load_hook);
+    return 0;
+}
+
+static void waiter_dealloc(struct waiter *w)
+{
+    PyTypeObject *type = Py_TYPE(w);
+    PyObject_GC_UnTrack(w);
+    waiter_clear(w);
+    Py_CLEAR(w->key);
+    PyObject_GC_Del(w);
+    Py_DECREF(type);
+}
+
+/* ---- completing ----------------------------------------------------------------------- */
+
+/* Give `value` (taken; NULL: the exception that is set) to a future nobody has cancelled. */
+static void complete(const struct state *st, PyObject *future, PyObject *value)
+{
+    PyObject *type = NULL, *error = NULL, *traceback = NULL;
+    if (!value) {
+        PyErr_Fetch(&type, &error, &traceback);
+        PyErr_NormalizeException(&type, &error, &traceback);
+    }
+    PyObject *done = future ? PyObject_CallMethodNoArgs(future, st->text_done) : NULL;
+    PyObject *set = NULL;
+    if (done == Py_False)
+        set = value ? PyObject_CallMethodOneArg(future, st->text_set_result, value)
+                    : PyObject_CallMethodOneArg(future, st->text_set_exception, error);
+    if (PyErr_Occurred())
+        PyErr_WriteUnraisable(future);
+    Py_XDECREF(set);
+    Py_XDECREF(done);
+    Py_XDECREF(value);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+}
+
+/* Call hook(argument); takes argument. What goes wrong loses the load: whoever waits asks
+ * again. */
+static void call_load_hook(struct port *p, PyObject *hook, PyObject *load, uint64_t load_id)
+{
+    PyObject *done = load && hook ? PyObject_CallOneArg(hook, load) : NULL;
+    Py_XDECREF(load);
+    if (!done) {
+        if (PyErr_Occurred())
+            PyErr_WriteUnraisable(hook);
+        peerage_lose(p->engine->p, load_id);
+    }
+    Py_XDECREF(done);
+}
+
+static PyObject *load_of(const struct state *st, struct peerage_answer *a)
+{
+    return value_answer(st, NULL, NULL, 0, a, false);
+}
+
+static void on_answer(struct port *p, struct waiter *w, struct peerage_answer *a)
+{
+    if (a->kind == PEERAGE_LOAD) {      /* the waiter goes on waiting, for this load */
+        call_load_hook(p, w->load_hook, load_of(p->st, a), a->load_id);
+        return;
+    }
+    Py_INCREF(w);
+    unlink_waiter(w);
+    complete(p->st, w->future,
+             value_answer(p->st, p->engine->p, PyBytes_AS_STRING(w->key),
+                          (size_t)PyBytes_GET_SIZE(w->key), a, w->pickle));
+    Py_DECREF(w);
+}
+
+static void on_report(struct port *p, struct waiter *w, struct peerage_event *event)
+{
+    Py_INCREF(w);
+    unlink_waiter(w);
+    if (event->error < 0) {
+        peerage_report_free(&event->report);
+        errors_raise(p->st, event->error, NULL);
+        complete(p->st, w->future, NULL);
+    } else {
+        complete(p->st, w->future, value_report(&event->report));
+    }
+    Py_DECREF(w);
+}
+
+static void on_cancel(struct port *p, uint64_t load_id)
+{
+    PyObject *id = PyLong_FromUnsignedLongLong(load_id);
+    PyObject *done = id ? PyObject_CallOneArg(p->cancel_hook, id) : NULL;
+    if (!done)
+        PyErr_WriteUnraisable(p->cancel_hook);
+    Py_XDECREF(id);
+    Py_XDECREF(done);
+}
+
+static bool usable(const struct port *p)
+{
+    return p->native && p->engine->fork_count == peerage_fork_count;
+}
+
+/* run(): what is ready; the loop calls it when the descriptor is readable */
+static PyObject *run(struct port *p, PyObject *unused)
+{
+    struct peerage_event event;
+    (void)unused;
+
+    release_check();
+    if (!usable(p))
+        Py_RETURN_NONE;
+    Py_INCREF(p);       /* a hook may drop the last reference */
+    peerage_port_run(p->native);
+    while (usable(p) && peerage_port_next(p->native, &event) == 1) {
+        struct waiter *w = event.token;
+        uint64_t load_id = event.load.load_id;
+        PyObject *load;
+        switch (event.kind) {
+        case PEERAGE_EVENT_ANSWER:
+            on_answer(p, w, event.answer);
+            break;
+        case PEERAGE_EVENT_REPORT:
+            on_report(p, w, &event);
+            break;
+        case PEERAGE_EVENT_LOAD:
+            load = value_load(p->st, &event.load);
+            peerage_load_free(&event.load);
+            call_load_hook(p, p->load_hook, load, load_id);
+            break;
+        case PEERAGE_EVENT_CANCEL:
+            on_cancel(p, event.load_id);
+            break;
+        }
+    }
+    Py_DECREF(p);
+    Py_RETURN_NONE;
+}
+
+/* ---- asking --------------------------------------------------------------------------- */
+
+static PyObject *gone(const struct port *p)
+{
+    return errors_raise(p->st, PEERAGE_E_CLOSED, NULL);
+}
+
+/* ask(<the arguments of Node.ask>, future, load_hook) -> Hit, MISS, Failed, None (ask again),
+ * or a Waiter: the future is completed later */
+static PyObject *ask(struct port *p, PyObject *const *args, Py_ssize_t count)
+{
+    struct peerage_ask question;
+    struct peerage_answer answer;
+    uint64_t chain[8];
+    bool pickle;
+
+    if (count != ASK_ARGUMENTS + 2)
+        return PyErr_Format(PyExc_TypeError, "ask takes %d arguments", ASK_ARGUMENTS + 2);
+    if (node_ask_arguments(args, &question, chain, &pickle) < 0)
+        return NULL;
+    release_check();
+    if (!usable(p))
+        return gone(p);
+    struct waiter *w = waiter_new(p, args[ASK_ARGUMENTS], args[ASK_ARGUMENTS + 1], args[0], pickle);
+    if (!w)
+        return NULL;
+    link_waiter(p, w);
+    peerage_port_ask(p->native, &question, w, &answer);
+    if (answer.kind == PEERAGE_PENDING)
+        return (PyObject *)w;
+    if (answer.kind == PEERAGE_LOAD) {
+        call_load_hook(p, w->load_hook, load_of(p->st, &answer), answer.load_id);
+        return (PyObject *)w;
+    }
+    unlink_waiter(w);
+    Py_DECREF(w);
+    return value_answer(p->st, p->engine->p, question.key, question.key_bytes, &answer, pickle);
+}
+
+/* change(<the arguments of Node.change>, future) -> Waiter */
+static PyObject *change(struct port *p, PyObject *const *args, Py_ssize_t count)
+{
+    struct peerage_ask name;
+    struct peerage_item item;
+    bool has_item;
+    int by_channel;
+
+    if (count != CHANGE_ARGUMENTS + 1)
+        return PyErr_Format(PyExc_TypeError, "change takes %d arguments", CHANGE_ARGUMENTS + 1);
+    if (!usable(p))
+        return gone(p);
+    if (node_change_arguments(args, &name, &item, &has_item, &by_channel) < 0)
+        return NULL;
+    struct waiter *w = waiter_new(p, args[CHANGE_ARGUMENTS], Py_None, args[0], false);
+    if (!w) {
+        if (has_item)
+            Py_XDECREF((PyObject *)item.owner);
+        return NULL;
+    }
+    link_waiter(p, w);
+    int rc = peerage_port_change(p->native, &name, has_item ? &item : NULL, by_channel, w);
+    if (rc < 0) {
+        unlink_waiter(w);
+        Py_DECREF(w);
+        return errors_raise(p->st, rc, NULL);
+    }
+    return (PyObject *)w;
+}
+
+/* leave(waiter) -> True: the future will not be completed any more */
+static PyObject *leave(struct port *p, PyObject *object)
+{
+    if (!Py_IS_TYPE(object, p->st->waiter))
+        return PyErr_Format(PyExc_TypeError, "leave takes what ask returned");
+    struct waiter *w = (struct waiter *)object;
+    if (!usable(p) || w->port != p || peerage_port_leave(p->native, w) != 1)
+        Py_RETURN_FALSE;
+    unlink_waiter(w);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *fileno_of(struct port *p, PyObject *unused)
+{
+    (void)unused;
+    return usable(p) ? PyLong_FromLong(peerage_port_fd(p->native)) : gone(p);
+}
+
+/* ---- life ----------------------------------------------------------------------------- */
+
+peerage_port *port_native(PyObject *port)
+{
+    struct port *p = (struct port *)port;
+    return usable(p) ? p->native : NULL;
+}
+
+/* Port(node, load_hook, cancel_hook) */
+static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *node, *load_hook, *cancel_hook;
+    struct state *st = state_of(type);
+
+    if (kwargs || !PyArg_ParseTuple(args, "O!OO", st->node, &node, &load_hook, &cancel_hook))
+        return NULL;
+    struct engine *e = node_engine((struct node *)node);
+    if (!e)
+        return NULL;
+    peerage_port *native;
+    int rc = peerage_port_new(e->p, &native);
+    if (rc < 0)
+        return errors_raise(st, rc, NULL);
+    struct port *p = (struct port *)type->tp_alloc(type, 0);
+    if (!p) {
+        peerage_port_gone(native, NULL, NULL);
+        return NULL;
+    }
+    p->st = st;
+    p->engine = e;
+    e->users++;
+    p->native = native;
+    p->load_hook = Py_NewRef(load_hook);
+    p->cancel_hook = Py_NewRef(cancel_hook);
+    return (PyObject *)p;
+}
+
+/* End the native port. In a fork's child its memory is given up, its descriptors are closed
+ * already. */
+static void end(struct port *p)
+{
+    if (!p->native)
+        return;
+    if (usable(p))
+        peerage_port_gone(p->native, NULL, NULL);
+    p->native = NULL;
+    while (p->first)
+        unlink_waiter(p->first);
+}
+
+/* gone(): the loop is closed */
+static PyObject *end_now(struct port *p, PyObject *unused)
+{
+    (void)unused;
+    end(p);
+    Py_RETURN_NONE;
+}
+
+static int traverse(struct port *p, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(p));
+    Py_VISIT(p->load_hook);
+    Py_VISIT(p->cancel_hook);
+    for (struct waiter *w = p->first; w; w = w->next)
+        Py_VISIT(w);
+    return 0;
+}
+
+static int clear(struct port *p)
+{
+    end(p);
+    Py_CLEAR(p->load_hook);
+    Py_CLEAR(p->cancel_hook);
+    return 0;
+}
+
+static void dealloc(struct port *p)
+{
+    PyTypeObject *type = Py_TYPE(p);
+    PyObject_GC_UnTrack(p);
+    if (p->weakrefs)
+        PyObject_ClearWeakRefs((PyObject *)p);
+    clear(p);
+    engine_leave(p->engine);
+    type->tp_free(p);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"fileno", METHOD_CAST(fileno_of), METH_NOARGS, NULL},
+    {"run", METHOD_CAST(run), METH_NOARGS, NULL},
+    {"ask", METHOD_CAST(ask), METH_FASTCALL, NULL},
+    {"change", METHOD_CAST(change), METH_FASTCALL, NULL},
+    {"leave", METHOD_CAST(leave), METH_O, NULL},
+    {"gone", METHOD_CAST(end_now), METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct port, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, new},
+    {Py_tp_dealloc, dealloc},
+    {Py_tp_traverse, traverse},
+    {Py_tp_clear, clear},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "peerage._native.Port",
+    .basicsize = sizeof(struct port),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = slots,
+};
+
+static PyType_Slot waiter_slots[] = {
+    {Py_tp_dealloc, waiter_dealloc},
+    {Py_tp_traverse, waiter_traverse},
+    {Py_tp_clear, waiter_clear},
+    {0, NULL},
+};
+
+static PyType_Spec waiter_spec = {
+    .name = "peerage._native.Waiter",
+    .basicsize = sizeof(struct waiter),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = waiter_slots,
+};
+
+int port_types_add(PyObject *module, struct state *st)
+{
+    st->port = type_add(module, &spec, "Port");
+    st->waiter = type_add(module, &waiter_spec, "Waiter");
+    return st->port && st->waiter ? 0 : -1;
+}

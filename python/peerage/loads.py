@@ -1,0 +1,200 @@
+"""Running loaders: what a loader may return, and how its result or its error is reported.
+
+A question that has a loader behind it carries a Work: what to call, and how long the result
+may live. Whoever is told to load (the caller's thread, a task on its loop, a thread of the
+pool, the start loop for another node) runs the same Work and reports to the node once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+from ._native import Hit, decode, encode
+
+if TYPE_CHECKING:
+    from .cache import Cache
+    from .peers import Peers
+
+FOREVER_MS = 2**32 - 1
+
+# The keys being loaded on the way to here: a loader's questions carry it, so that a loader
+# that asks for its own key gets an error and not a deadlock.
+chain: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("peerage_chain", default=())
+
+
+def to_ms(seconds: float | None) -> int:
+    """None: for ever. What is over already is 0: for who waits, and stored nowhere."""
+    if seconds is None:
+        return FOREVER_MS
+    return min(max(round(seconds * 1000), 1), FOREVER_MS) if seconds > 0 else 0
+
+
+class Loaded:
+    """What a loader may return to say more than the value: further entries of the same
+    channel, by key, which are stored and travel along; and a lifetime of its own."""
+
+    __slots__ = ("value", "also", "ttl", "stale")
+
+    def __init__(
+        self, value: Any, also: Mapping[Any, Any] | None = None,
+        ttl: float | None = None, stale: float | None = None,
+    ) -> None:  # fmt: skip
+        self.value = value
+        self.also = also
+        self.ttl = ttl
+        self.stale = stale
+
+    def __repr__(self) -> str:
+        return f"Loaded({self.value!r}, also={self.also!r}, ttl={self.ttl!r})"
+
+
+class Terms:
+    """How values of a cache or function live, and which errors are rebuilt."""
+
+    __slots__ = (
+        "cache", "ttl", "jitter", "stale", "negative_ms", "load_timeout_ms", "timeout_ms",
+        "pickle", "raises", "ttl_ms", "stale_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self, cache: Cache, ttl: float | None, jitter: float, stale: float, negative_ttl: float,
+        load_timeout: float | None, timeout: float | None, pickle: bool, raises: errors.Raises,
+    ) -> None:  # fmt: skip
+        if ttl is not None and not ttl > 0:
+            raise ValueError("ttl: seconds, more than 0, or None for ever")
+        if jitter < 0 or stale < 0 or negative_ttl < 0:
+            raise ValueError("jitter, stale, negative_ttl: seconds, not negative")
+        if ttl is not None and jitter >= ttl:
+            raise ValueError("jitter shortens the ttl and must be less than it")
+        self.cache = cache
+        self.ttl, self.jitter, self.stale = ttl, jitter, stale
+        self.ttl_ms, self.stale_ms = to_ms(ttl), to_ms(stale) if stale else 0
+        self.negative_ms = to_ms(negative_ttl) if negative_ttl else 0
+        self.load_timeout_ms = to_ms(load_timeout) if load_timeout is not None else 0
+        self.timeout_ms = to_ms(timeout) if timeout is not None else 0
+        self.pickle = pickle
+        self.raises = raises
+
+    def lifetime_ms(self) -> int:
+        """Jitter only ever shortens: nothing gets older than its ttl."""
+        if self.ttl is None or not self.jitter:
+            return self.ttl_ms
+        return to_ms(self.ttl - random.random() * self.jitter)
+
+
+class Work:
+    """One call of a loader."""
+
+    __slots__ = ("terms", "function", "args", "kwargs", "loader", "is_async")
+
+    def __init__(
+        self, terms: Terms, function: Callable[..., Any], args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None, loader: bytes = b"", is_async: bool = False,
+    ) -> None:  # fmt: skip
+        self.terms = terms
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs or {}
+        self.loader = loader            # its registered name; empty: a closure
+        self.is_async = is_async
+
+    def call(self) -> Any:
+        return self.function(*self.args, **self.kwargs)
+
+
+def items(terms: Terms, result: Any) -> list[tuple[bytes, int, bytes, int, int]]:
+    """A loader's result as the entries it makes, the value itself first."""
+    ttl_ms, stale_ms = terms.lifetime_ms(), terms.stale_ms
+    also: Mapping[Any, Any] = {}
+    if isinstance(result, Loaded):
+        if result.ttl is not None:
+            ttl_ms = to_ms(result.ttl)
+        if result.stale is not None:
+            stale_ms = to_ms(result.stale) if result.stale else 0
+        also = result.also or {}
+        result = result.value
+    made = [(b"", *encode(result, terms.pickle), ttl_ms, stale_ms)]
+    for key, value in also.items():
+        mine, mine_stale = ttl_ms, stale_ms
+        if isinstance(value, Loaded):
+            if value.ttl is not None:
+                mine = to_ms(value.ttl)
+            if value.stale is not None:
+                mine_stale = to_ms(value.stale) if value.stale else 0
+            value = value.value
+        made.append((terms.cache.key(key), *encode(value, terms.pickle), mine, mine_stale))
+    return made
+
+
+def run(peers: Peers, work: Work, load: Any) -> Hit:
+    """Run a loader in this thread and report; for its own caller, the value as everyone
+    else will see it."""
+    node, terms = peers._node, work.terms
+    token = chain.set(load.chain)
+    try:
+        result = work.call()
+        if inspect.isawaitable(result):
+            result = peers._wait_for(result)
+        made = items(terms, result)
+    except asyncio.CancelledError:
+        node.lose(load.load_id)
+        raise
+    except Exception as error:
+        node.fail(load.load_id, errors.encode(error), terms.negative_ms)
+        said = terms.raises.own(error)
+        if said is error:
+            raise
+        raise said from error
+    except BaseException:
+        node.lose(load.load_id)
+        raise
+    finally:
+        chain.reset(token)
+    node.finish(load.load_id, made)
+    _, kind, encoded, _, _ = made[0]
+    return Hit((decode(kind, encoded, terms.pickle), "load", 0, False))
+
+
+async def arun(peers: Peers, work: Work, load: Any, leader: Leader | None) -> None:
+    """The same as a task on an event loop. Reports only; who waits is told by the node."""
+    node, terms = peers._node, work.terms
+    chain.set(load.chain)
+    try:
+        result = work.call()
+        if inspect.isawaitable(result):
+            result = await result
+        made = items(terms, result)
+    except Exception as error:
+        if leader is not None:
+            leader.error = error
+        node.fail(load.load_id, errors.encode(error), terms.negative_ms)
+    except BaseException:
+        if leader is not None:
+            leader.lost = True
+        node.lose(load.load_id)
+        raise
+    else:
+        node.finish(load.load_id, made)
+
+
+class Leader:
+    """One question from an event loop: called with the Load if it falls to this question
+    to run the loader, and remembers what came of it."""
+
+    __slots__ = ("peers", "work", "context", "error", "lost")
+
+    def __init__(self, peers: Peers, work: Work) -> None:
+        self.peers = peers
+        self.work = work
+        self.context = contextvars.copy_context()
+        self.error: Exception | None = None
+        self.lost = False
+
+    def __call__(self, load: Any) -> None:
+        self.peers._spawn(self.work, load, self)
