@@ -19,7 +19,8 @@ struct writer {
 
 static inline struct reader reader_of(struct span s)
 {
-    return (struct reader){s.at, s.at + s.bytes, false};
+    /* Nothing may be NULL, and C allows not even NULL + 0. */
+    return (struct reader){s.at, s.bytes ? s.at + s.bytes : s.at, false};
 }
 
 static inline struct writer writer_of(void *at, size_t bytes)

@@ -84,6 +84,16 @@ static void spans_of_hostile_length_are_refused(void **state)
     assert_true(take_done(&r));
 }
 
+static void nothing_reads_as_nothing(void **state)
+{
+    struct reader r = reader_of(SPAN_NONE);
+
+    (void)state;
+    assert_true(take_done(&r));
+    assert_int_equal(take_u8(&r), 0);
+    assert_true(r.failed);
+}
+
 static void addresses_take_eighteen_bytes(void **state)
 {
     uint8_t buf[18];
@@ -108,6 +118,7 @@ int main(void)
         cmocka_unit_test(a_failed_read_yields_zero_ever_after),
         cmocka_unit_test(a_failed_write_writes_nothing_more),
         cmocka_unit_test(spans_of_hostile_length_are_refused),
+        cmocka_unit_test(nothing_reads_as_nothing),
         cmocka_unit_test(addresses_take_eighteen_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
