@@ -16,7 +16,7 @@ from peerage.demo import recorded
 from peerage.demo.load import report, schedule
 from peerage.demo.load.client import Answer, Client, ConnectionEnded
 from peerage.demo.load.counting import Counts, count
-from peerage.demo.load.fleet import free_ports
+from peerage.demo.load.fleet import Fleet, FleetError, free_ports
 from peerage.demo.load.run import Plan, Result, Settings, Tally, percentile
 from peerage.demo.upstream import Fetch
 
@@ -102,7 +102,7 @@ def test_the_schedule_is_open_loop_even_and_heavy_in_duplicates():
     assert max(asked.values()) < 3 * min(asked.values())
     workers = Counter(a.pick % 6 for a in made)
     assert min(workers.values()) > 4000 / 6 * 0.9
-    repeated = [(a, b) for a, b in zip(made, made[1:]) if a.target == b.target]
+    repeated = [(a, b) for a, b in zip(made, made[1:], strict=False) if a.target == b.target]
     assert len(repeated) > len(made) / 2
     assert all(a.pick % 6 != b.pick % 6 for a, b in repeated)
 
@@ -267,6 +267,21 @@ def test_a_whole_run_without_the_layer_counts_a_fetch_per_worker(tmp_path):
     assert 0 < run["p50_ms"] < run["p99_ms"]
     assert 140 < run["age_ms_max"] < 4000
     assert (tmp_path / "none-1" / "upstream.log").exists()
+
+
+def test_a_worker_that_cannot_start_is_named_with_what_it_said(monkeypatch):
+    monkeypatch.setenv("DEMO_TTL", "ignored: the run sets its own")
+    started = time.monotonic()
+
+    async def run() -> None:
+        fleet = Fleet(Settings(1, "none"))
+        fleet._env["DEMO_TTL"] = "soon"
+        async with fleet:
+            pass
+
+    with pytest.raises(FleetError, match="w0.0 did not start: .*'soon'"):
+        asyncio.run(run())
+    assert time.monotonic() - started < 20
 
 
 def children_of(pid: int) -> list[int]:

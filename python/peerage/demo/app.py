@@ -38,7 +38,7 @@ _upstream: reader.Upstream
 
 
 @pages.cached("{channel}", channel="{channel}", raises=_EXPECTED)
-async def page(channel: str) -> dict[str, Any]:
+async def page(channel: str) -> peerage.Loaded:
     read = await _upstream.page(channel)
     return peerage.Loaded(read, also={
         body.key(channel): render.body(read),
@@ -48,17 +48,17 @@ async def page(channel: str) -> dict[str, Any]:
 
 
 @pages.cached("{channel}", channel="{channel}", raises=_EXPECTED)
-async def body(channel: str) -> str:
+async def body(channel: str) -> peerage.Loaded:
     return await _from_page(channel, render.body)
 
 
 @pages.cached("{channel}", channel="{channel}", raises=_EXPECTED)
-async def preview(channel: str) -> str:
+async def preview(channel: str) -> peerage.Loaded:
     return await _from_page(channel, render.preview)
 
 
 @pages.cached("{channel}", channel="{channel}", raises=_EXPECTED)
-async def feed(channel: str) -> str:
+async def feed(channel: str) -> peerage.Loaded:
     return await _from_page(channel, render.feed)
 
 
@@ -72,12 +72,12 @@ async def post(channel: str, number: int) -> str:
     return render.post(await _upstream.post(channel, number))
 
 
-async def _from_page(channel: str, make: Callable[[dict[str, Any]], str]) -> Any:
+async def _from_page(channel: str, make: Callable[[dict[str, Any]], str]) -> peerage.Loaded:
     found = await page.lookup(channel)
     return peerage.Loaded(make(found.value), ttl=max(0.0, TTL_S - found.age_ms / 1000))
 
 
-def _answer(found: Any, kind: str) -> Response:
+def _answer(found: peerage.Hit, kind: str) -> Response:
     content = found.value
     if not isinstance(content, str):
         content = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
@@ -122,11 +122,15 @@ async def get_post(request: Request) -> Response:
     return _answer(await post.lookup(_channel(request), number), "text/html")
 
 
+def _live() -> list[peerage.Member]:
+    return [m for m in peers.members() if m.live and not m.observer]
+
+
 async def get_index(request: Request) -> Response:
     channels = list(recorded.CHANNELS.values())
     return HTMLResponse(render.index(
         channels=channels, worker=WORKER, state=peers.stats()["state"],
-        members=peers.members(), coordinator=peers.coordinator(),
+        members=_live(), coordinator=peers.coordinator(),
         owners={c.name: peers.owner(c.name) for c in channels}))
 
 
@@ -135,8 +139,8 @@ async def get_ready(request: Request) -> Response:
     found its place among them."""
     state = peers.stats()["state"]
     return JSONResponse({"ready": True, "worker": WORKER, "state": state,
-                         "settled": state not in ("looking", "warming"),
-                         "members": len(peers.members())})
+                         "settled": state not in ("new", "looking", "warming"),
+                         "members": len(_live())})
 
 
 async def get_stats(request: Request) -> Response:

@@ -64,8 +64,10 @@ class Worker:
         return self.process.poll() is not None
 
     def last_words(self) -> str:
-        lines = self.log.read_text("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        """The last line it wrote that says why, so not the server's own good-bye after a traceback."""
+        lines = [line.strip() for line in self.log.read_text("utf-8", "replace").splitlines()]
+        telling = [line for line in lines if line and not line.endswith("startup failed. Exiting.")]
+        return telling[-1] if telling else "it said nothing"
 
     def signal(self, number: int) -> None:
         self.ending = True
