@@ -269,8 +269,7 @@ def test_a_whole_run_without_the_layer_counts_a_fetch_per_worker(tmp_path):
     assert (tmp_path / "none-1" / "upstream.log").exists()
 
 
-def test_a_worker_that_cannot_start_is_named_with_what_it_said(monkeypatch):
-    monkeypatch.setenv("DEMO_TTL", "ignored: the run sets its own")
+def test_a_worker_that_cannot_start_is_named_with_what_it_said():
     started = time.monotonic()
 
     async def run() -> None:
