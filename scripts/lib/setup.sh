@@ -135,6 +135,7 @@ has_cmocka()
     compiles cc -lcmocka <<<$'#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>
 #include <setjmp.h>\n#include <cmocka.h>\nint main(void) { cmocka_set_message_output(0); return 0; }'
 }
+has_compose() { docker compose version || docker-compose version; }
 has_sanitizers() { compiles cc "-fsanitize=address,undefined" <<<'int main(void) { return 0; }'; }
 has_fuzzer()
 {
@@ -181,6 +182,8 @@ needs_test()
     need redis-server redis-server has_command redis-server
     need "ip (network namespaces)" iproute2 has_command ip
     need nft nftables has_command nft
+    need iptables iptables has_command iptables iptables-restore
+    need docker-compose docker-compose has_compose
     need bats bats has_command bats
     need shellcheck shellcheck has_command shellcheck
     need sshd "openssh-server openssh-client" has_command sshd ssh
