@@ -345,6 +345,37 @@ static void frames_belong_to_their_connection(void **state)
     }
 }
 
+/* Who has recorded a whole conversation plays the server to the client's next connection,
+ * challenge and all, or the client to the server's. */
+static void a_recording_convinces_nobody(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(modes); i++) {
+        struct pair p, q;
+        uint8_t challenge[LINK_CHALLENGE_BYTES];
+        struct sent from_client[2], from_server[2];
+
+        pair_init(&p, modes[i], 1);
+        link_challenge(&p.server, challenge);
+        assert_int_equal(link_challenged(&p.client, challenge), VERDICT_OK);
+        from_client[0] = send_frame(&p.client, MESSAGE_HELLO, SPAN_NONE);
+        assert_int_equal(open_frame(&p.server, &from_client[0]), VERDICT_OK);
+        from_client[1] = send_frame(&p.client, MESSAGE_ASK, SPAN_NONE);
+        from_server[0] = send_frame(&p.server, MESSAGE_WELCOME, SPAN_NONE);
+        from_server[1] = send_frame(&p.server, MESSAGE_VALUE, SPAN_NONE);
+
+        pair_init(&q, modes[i], 2);
+        assert_int_equal(link_challenged(&q.client, challenge), VERDICT_OK);
+        for (unsigned n = 0; n < 2; n++) {
+            assert_int_equal(open_frame(&q.client, &from_server[n]), VERDICT_TAG);
+            assert_int_equal(open_frame(&q.server, &from_client[n]), VERDICT_TAG);
+        }
+        assert_false(q.client.proven || q.server.proven);
+        pair_deinit(&p);
+        pair_deinit(&q);
+    }
+}
+
 static void receiver_and_sender_are_checked(void **state)
 {
     struct pair p;
@@ -627,6 +658,7 @@ int main(void)
         cmocka_unit_test(counters_rise_strictly),
         cmocka_unit_test(a_head_cannot_take_its_predecessors_value_counter),
         cmocka_unit_test(frames_belong_to_their_connection),
+        cmocka_unit_test(a_recording_convinces_nobody),
         cmocka_unit_test(receiver_and_sender_are_checked),
         cmocka_unit_test(clocks_may_differ_by_thirty_seconds),
         cmocka_unit_test(another_cluster_gets_nowhere),
