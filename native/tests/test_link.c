@@ -400,6 +400,41 @@ static void receiver_and_sender_are_checked(void **state)
     }
 }
 
+/* One random a connection: with two, counters could repeat. */
+static void a_peer_keeps_its_random(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(modes); i++) {
+        struct pair p;
+        pair_init(&p, modes[i], 0);
+        meet(&p);
+        p.client.random_self[5] ^= 1;
+        struct sent s = send_frame(&p.client, MESSAGE_ASK, SPAN_NONE);
+        assert_int_equal(open_frame(&p.server, &s), VERDICT_TAG);
+        p.client.random_self[5] ^= 1;
+        s = send_frame(&p.client, MESSAGE_ASK, SPAN_NONE);
+        assert_int_equal(open_frame(&p.server, &s), VERDICT_OK);
+        pair_deinit(&p);
+    }
+}
+
+/* The first frame names who comes; not even it may name the server. */
+static void nobody_begins_as_the_server_itself(void **state)
+{
+    uint8_t challenge[LINK_CHALLENGE_BYTES];
+    struct pair p;
+
+    (void)state;
+    pair_init(&p, FRAME_HMAC, 0);
+    link_challenge(&p.server, challenge);
+    assert_int_equal(link_challenged(&p.client, challenge), VERDICT_OK);
+    p.client.self_id = 2;
+    struct sent s = send_frame(&p.client, MESSAGE_HELLO, SPAN_NONE);
+    assert_int_equal(open_frame(&p.server, &s), VERDICT_SENDER);
+    assert_false(p.server.proven || link_ready(&p.server));
+    pair_deinit(&p);
+}
+
 static void clocks_may_differ_by_thirty_seconds(void **state)
 {
     static const struct { int64_t off_ms; enum verdict verdict; } table[] = {
@@ -660,6 +695,8 @@ int main(void)
         cmocka_unit_test(frames_belong_to_their_connection),
         cmocka_unit_test(a_recording_convinces_nobody),
         cmocka_unit_test(receiver_and_sender_are_checked),
+        cmocka_unit_test(a_peer_keeps_its_random),
+        cmocka_unit_test(nobody_begins_as_the_server_itself),
         cmocka_unit_test(clocks_may_differ_by_thirty_seconds),
         cmocka_unit_test(another_cluster_gets_nowhere),
         cmocka_unit_test(a_stranger_sends_no_value),
