@@ -224,7 +224,10 @@ static void verified_nonsense(void **state)
         {FRAME_FIXED_BYTES, 1, FRAME_VERSION, VERDICT_FIELDS},      /* longer than the datagram */
         {FRAME_FIXED_BYTES + 20, 1, FRAME_VERSION, VERDICT_FIELDS}, /* in the padding */
         {FRAME_FIXED_BYTES + 20, 1, FRAME_VERSION + 1, VERDICT_OK}, /* W8: a newer field */
-        {4, 200, FRAME_VERSION, VERDICT_FIELDS},
+        {4, 200, FRAME_VERSION, VERDICT_FIELDS},                    /* a kind that is TCP's */
+        {11, 5, FRAME_VERSION, VERDICT_BOUND},                      /* a value */
+        {31, 0, FRAME_VERSION, VERDICT_SENDER},                     /* from nobody */
+        {31, 2, FRAME_VERSION, VERDICT_SENDER},                     /* from the receiver itself */
     };
 
     (void)state;
