@@ -3,10 +3,6 @@
 
 #include "err.h"
 
-#define FLAGS_KNOWN                                                              \
-    (MESSAGE_MORE | MESSAGE_LOADS | MESSAGE_OWNER_SILENT | MESSAGE_BY_CHANNEL |  \
-     MESSAGE_SET | MESSAGE_STALE)
-
 const char *message_kind_text(uint8_t kind)
 {
     switch (kind) {
@@ -77,8 +73,8 @@ bool message_decode(struct span fields, bool newer, bool with_digest, struct mes
         take_copy(&r, out->digest, sizeof out->digest);
 
     if (newer) {
-        out->flags &= FLAGS_KNOWN;
+        out->flags &= MESSAGE_FLAGS_KNOWN;
         return !r.failed;
     }
-    return reserved == 0 && (out->flags & ~FLAGS_KNOWN) == 0 && take_done(&r);
+    return reserved == 0 && (out->flags & ~MESSAGE_FLAGS_KNOWN) == 0 && take_done(&r);
 }

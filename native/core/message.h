@@ -65,6 +65,7 @@ enum message_flags {
     MESSAGE_SET = 16,           /* DELETE, DROP: the value comes in its place */
     MESSAGE_STALE = 32,         /* VALUE: past its ttl, within its stale time */
     MESSAGE_FRESH = 64,         /* ASK: load although it is in the store */
+    MESSAGE_FLAGS_KNOWN = 2 * MESSAGE_FRESH - 1,    /* all of the above: others don't parse */
 };
 
 /* What an entry's bytes mean. Numbers are for ever. */

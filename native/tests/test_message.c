@@ -142,7 +142,7 @@ static void bounds_hold_both_ways(void **state)
 static void lies_about_counts_do_not_parse(void **state)
 {
     static const struct { size_t at; uint8_t byte; } table[] = {
-        {0, 0x40},                  /* a flag that is none */
+        {0, 0x80},                  /* a flag that is none */
         {1, VALUE_TYPE_COUNT},
         {1, 0xff},
         {2, 3}, {2, 1}, {2, CHAIN_MAX + 1}, {2, 0xff},
@@ -165,6 +165,22 @@ static void lies_about_counts_do_not_parse(void **state)
         if (message_decode(span_of(out, writer_bytes(&w)), false, true, &back))
             fail_msg("%d at %zu parsed", table[i].byte, table[i].at);
     }
+}
+
+static void every_flag_travels(void **state)
+{
+    uint8_t out[64];
+
+    (void)state;
+    for (unsigned flag = 1; flag <= UINT8_MAX; flag <<= 1) {
+        struct message m = {.flags = (uint8_t)flag}, back;
+        struct writer w = writer_of(out, sizeof out);
+        assert_int_equal(message_encode(&m, false, &w), 0);
+        assert_int_equal(message_decode(span_of(out, writer_bytes(&w)), false, false, &back),
+                         (flag & MESSAGE_FLAGS_KNOWN) != 0);
+        assert_int_equal(back.flags, flag);
+    }
+    assert_true(MESSAGE_FLAGS_KNOWN & MESSAGE_FRESH);
 }
 
 static void an_empty_channel_means_the_key(void **state)
@@ -194,6 +210,7 @@ int main(void)
         cmocka_unit_test(newer_versions_may_add),
         cmocka_unit_test(bounds_hold_both_ways),
         cmocka_unit_test(lies_about_counts_do_not_parse),
+        cmocka_unit_test(every_flag_travels),
         cmocka_unit_test(an_empty_channel_means_the_key),
         cmocka_unit_test(kinds_have_names),
     };
