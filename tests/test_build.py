@@ -5,6 +5,7 @@ and an sdist from which a stranger can build.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -65,16 +66,24 @@ def test_a_failed_assert_of_core_ends_the_process_inside_the_extension(extension
         if kind in "tT":
             addresses[name] = int(rest[0], 16)
     child = f"""
+import ctypes
+class Span(ctypes.Structure):
+    _fields_ = [("at", ctypes.c_char_p), ("bytes", ctypes.c_size_t)]
 library = ctypes.CDLL({str(extension)!r})
 start = ctypes.cast(library.PyInit__native, ctypes.c_void_p).value - {addresses['PyInit__native']}
-blob_unref = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(start + {addresses['blob_unref']})
-blob_unref(ctypes.addressof(ctypes.create_string_buffer(256)))
-print("survived")
+kind = ctypes.CFUNCTYPE(None, Span, Span, Span, ctypes.c_char_p, ctypes.c_size_t)
+hmac_derive = kind(start + {addresses['hmac_derive']})
+few = ctypes.create_string_buffer(32)
+hmac_derive(Span(b"s", 1), Span(b"", 0), Span(b"i", 1), few, 32)
+print("kept", flush=True)
+hmac_derive(Span(b"s", 1), Span(b"", 0), Span(b"i", 1), few, 1 << 20)     # HKDF gives 8160 at most
+print("broken", flush=True)
 """
     done = subprocess.run(
         [sys.executable, "-c", child], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert done.returncode == -6 and "Assertion" in done.stderr, (done.returncode, done.stderr)
+    assert done.stdout == "kept\n", (done.stdout, done.stderr)
+    assert done.returncode == -signal.SIGABRT and "Assertion" in done.stderr, done.stderr
 
 
 def test_c_examples_run_against_the_library(shared_library):

@@ -1,42 +1,15 @@
-"""The deployment files: each bats test of tests/deploy as a pytest item (a skip there is a
-skip here), and what can be said about the files without running them.
-"""
+"""What can be said about the deployment files without running them (tests/deploy runs them)."""
 
 import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
-
-BATS = [
-    pytest.param(path, name, id=f"{path.stem}: {name}")
-    for path in sorted((ROOT / "tests" / "deploy").glob("*.bats"))
-    for name in re.findall(r'^@test "(.*)" \{$', path.read_text(), re.MULTILINE)
-]
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.skipif(shutil.which("bats") is None, reason="no bats")
-@pytest.mark.parametrize("path, name", BATS)
-def test_bats(path, name):
-    pattern = "^" + re.escape(name).replace(r"\ ", " ").replace(r"\-", "-") + "$"
-    done = subprocess.run(
-        ["bats", "--tap", "--filter", pattern, str(path)],
-        env=os.environ | {"PYTHON": sys.executable},
-        stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    skipped = re.search(r"^ok 1 .*# skip ?(.*)$", done.stdout, re.MULTILINE)
-    if skipped:
-        pytest.skip(skipped.group(1))
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"^ok 1 ", done.stdout, re.MULTILINE), done.stdout
-
 
 def test_the_systemd_unit_is_valid(tmp_path):
     """As systemd reads it; the programs it starts are not on this machine."""
