@@ -84,6 +84,7 @@ struct swim_params {
     uint32_t suspicion_max_factor;      /* max = this x min */
     uint32_t confirmations_max;         /* M3's 3 */
     uint32_t retransmit_factor;         /* x ceil(ln(N + 1)) */
+    uint32_t round_factor;              /* news sent less than x ceil(ln(N + 1)) gets rounds */
     uint32_t gossip_every_ms;
     uint32_t gossip_fanout;
     uint32_t pull_after_ms;             /* a digest may differ for so long */

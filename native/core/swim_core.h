@@ -19,6 +19,7 @@
 #define VERSION_JUMP_MAX (1u << 16)                     /* M6 */
 #define FUTURE_MS_MAX 60000u                            /* M6 */
 #define OBSERVER_TOMBSTONE_MS 60000u
+#define NEWS_S_MAX 10u              /* a death this old is hearsay */
 #define SWEEP_EVERY_MS 10000u
 #define LEAVE_TOLD_MAX 64u
 #define ALONE_WARNING_MS 10000u                         /* M4 */
@@ -156,6 +157,7 @@ void swim_log(struct swim_out *, enum swim_log, const struct addr *, uint64_t no
 void swim_effect(struct swim_out *, enum swim_effect_kind, const struct addr *,
                  uint64_t node_id, struct span payload);
 struct update swim_update_of(const struct swim *, uint32_t i, uint64_t now_ms);
+uint32_t swim_log_members(const struct swim *);
 bool swim_may_answer(struct swim *, uint64_t now_ms);   /* takes a token */
 
 /* swim.c: work out what is due; the end of every call that changes something */

@@ -88,6 +88,15 @@ uint32_t gossip_after(const struct gossip *g, const struct members *t, uint32_t 
     return MEMBER_NONE;
 }
 
+bool gossip_is_fresh(const struct gossip *g, uint32_t times)
+{
+    for (uint32_t k = 0; k < times && k < GOSSIP_SENDS_MAX; k++) {
+        if (g->heads[k] != MEMBER_NONE)
+            return true;
+    }
+    return false;
+}
+
 void gossip_sent(struct gossip *g, struct members *t, uint32_t i, uint32_t limit)
 {
     struct member *m = members_at(t, i);

@@ -25,6 +25,9 @@ void gossip_drop(struct gossip *, struct members *, uint32_t i);
 uint32_t gossip_first(const struct gossip *);
 uint32_t gossip_after(const struct gossip *, const struct members *, uint32_t i);
 
+/* Is there news sent fewer than `times` times? */
+bool gossip_is_fresh(const struct gossip *, uint32_t times);
+
 /* It was really encoded. At `limit` sends it leaves the queue. */
 void gossip_sent(struct gossip *, struct members *, uint32_t i, uint32_t limit);
 

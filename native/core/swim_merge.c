@@ -4,13 +4,15 @@
  * Within one start, a higher version wins; within one version alive < suspect <
  * dead, left. A newer start on an address replaces the older one at once (M6).
  *
- * We deviate from SWIM in what a *table* (page, welcome) may do. Gossiped death
- * is news, and believed. A table's tombstone may be an hour old and come from
- * the other side of a healed cut; taken at its word it would bury half the
- * cluster for a moment. So a tombstone in a table against a member we know alive
- * becomes a suspicion marked "contested", and one of ours against a member the
- * table calls alive is gossiped as such. The accused reads in the mark that
- * somebody had declared it dead, drops what it stored (D3), and refutes.
+ * We deviate from SWIM in what a *tombstone* may do. Gossiped death is news, and
+ * believed. What stands in a table (page, welcome), or waited in a queue for ten
+ * seconds, may come from the other side of a healed cut; taken at its word it
+ * would bury half the cluster for a moment. So such a tombstone against a member
+ * we know alive becomes a suspicion marked "contested", and one of ours against
+ * a member the table calls alive is gossiped as such. The accused reads in the
+ * mark that somebody had declared it dead, drops what it stored (D3), and
+ * refutes. Its accuser is set down as its own host: however many hold the
+ * tombstone, they are no independent witnesses.
  */
 #include "swim_core.h"
 
@@ -280,6 +282,18 @@ static void adopt(struct swim *s, uint64_t now_ms, uint32_t i, const struct upda
         suspect(s, now_ms, i, u->s.version, u->contested, u->accusers, u->accuser_count, out);
 }
 
+/* Who keeps this table shall hear what we know better. */
+static void tell_table(struct swim *s, uint32_t i, const struct update *u)
+{
+    struct member *m = members_at(&s->members, i);
+    if (m->state == SWIM_DEAD && u->s.state <= SWIM_SUSPECT) {
+        if (m->marks & MARK_CONTESTED)
+            return;
+        m->marks |= MARK_CONTESTED;
+    }
+    gossip_queue(&s->gossip, &s->members, i);
+}
+
 /* The same start, the same version. */
 static void hear_again(struct swim *s, uint64_t now_ms, uint32_t i, const struct update *u,
                        struct heard *from, struct swim_out *out)
@@ -299,13 +313,8 @@ static void hear_again(struct swim *s, uint64_t now_ms, uint32_t i, const struct
         adopt(s, now_ms, i, u, out);
         return;
     }
-    if (from->table && m->state == SWIM_DEAD && u->s.state <= SWIM_SUSPECT
-        && !(m->marks & MARK_CONTESTED)) {
-        m->marks |= MARK_CONTESTED;
-        gossip_queue(&s->gossip, &s->members, i);
-    } else if (from->table && m->state == SWIM_LEFT && u->s.state <= SWIM_SUSPECT) {
-        gossip_queue(&s->gossip, &s->members, i);
-    }
+    if (from->table && u->s.state <= SWIM_SUSPECT && m->state >= SWIM_DEAD)
+        tell_table(s, i, u);
 }
 
 void swim_merge(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct update *u,
@@ -340,17 +349,18 @@ void swim_merge(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct 
     if (newer == 0 && u->s.version != m->version)
         newer = u->s.version > m->version ? 1 : -1;
     if (newer < 0) {
-        if (from->table)            /* who keeps this table shall hear the newer */
-            gossip_queue(&s->gossip, &s->members, i);
+        if (from->table)
+            tell_table(s, i, u);
         return;
     }
     struct update mild = *u;
-    if (from->table && u->s.state == SWIM_DEAD && member_is_live(m)
+    bool hearsay = from->table || u->age_s >= NEWS_S_MAX;
+    if (hearsay && u->s.state == SWIM_DEAD && member_is_live(m)
         && start_compare(u->s.started_ms, u->s.node_id, m) == 0) {
         mild.s.state = SWIM_SUSPECT;
         mild.contested = true;
         mild.accuser_count = 1;
-        mild.accusers[0] = host_of(&from->source);
+        mild.accusers[0] = host_of(&u->addr);   /* not a witness of its own */
     }
     if (newer > 0)
         adopt(s, now_ms, i, &mild, out);

@@ -113,7 +113,7 @@ struct update swim_update_of(const struct swim *s, uint32_t i, uint64_t now_ms)
     } else if (m->state >= SWIM_DEAD && u.contested) {
         u.s.state = SWIM_SUSPECT;
         u.accuser_count = 1;
-        u.accusers[0] = host_of(&s->config.self);
+        u.accusers[0] = host_of(&m->addr);
     } else if (m->state >= SWIM_DEAD) {
         u.age_s = stamp(now_ms) > m->since_s ? stamp(now_ms) - m->since_s : 0;
         u.contested = false;
@@ -123,16 +123,21 @@ struct update swim_update_of(const struct swim *s, uint32_t i, uint64_t now_ms)
     return u;
 }
 
-static uint32_t sends_max(const struct swim *s)
+/* ceil(ln(n + 1)) for n others, by whole steps of e: enough for any count we can hold. */
+uint32_t swim_log_members(const struct swim *s)
 {
-    /* ceil(ln(n + 1)) by whole steps of e: enough for any count we can hold. */
     uint32_t steps = 1;
     double reach = 2.718281828459045;
     while (reach < s->members.order_count + 2.0 && steps < 16) {
         reach *= 2.718281828459045;
         steps++;
     }
-    return s->p.retransmit_factor * steps;
+    return steps;
+}
+
+static uint32_t sends_max(const struct swim *s)
+{
+    return s->p.retransmit_factor * swim_log_members(s);
 }
 
 static void append_record(struct swim *s, uint64_t now_ms, struct writer *w, uint32_t i)

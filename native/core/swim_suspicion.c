@@ -8,10 +8,15 @@
 
 #include <math.h>
 
+void suspicions_init(struct suspicions *s)
+{
+    *s = (struct suspicions){.due_ms = NEVER_MS};
+}
+
 void suspicions_deinit(struct suspicions *s)
 {
     mem_free(s->at);
-    memset(s, 0, sizeof *s);
+    suspicions_init(s);
 }
 
 int suspicions_room(struct suspicions *s)
@@ -55,6 +60,17 @@ static uint8_t witnesses(const struct members *t, uint32_t accused, const struct
     return count;
 }
 
+static void reckon(struct suspicions *s, struct suspicion *it)
+{
+    double timeout = it->min_ms;
+    if (it->k > 0) {
+        double span = (double)(it->max_ms - it->min_ms);
+        timeout = it->max_ms - span * log((double)it->count) / log(it->k + 1.0);
+    }
+    it->deadline_ms = it->since_ms + max_u64(it->min_ms, (uint64_t)(timeout + 0.5));
+    s->due_ms = min_u64(s->due_ms, it->deadline_ms);
+}
+
 void suspicions_start(struct suspicions *s, struct members *t, const struct swim_params *p,
                       uint32_t member, const struct host *first, uint64_t now_ms)
 {
@@ -69,6 +85,7 @@ void suspicions_start(struct suspicions *s, struct members *t, const struct swim
     it->max_ms = it->min_ms * p->suspicion_max_factor;
     it->k = t->live <= 3 ? 0 : witnesses(t, member, first, p->confirmations_max);
     it->hosts[it->count++] = *first;
+    reckon(s, it);
     members_at(t, member)->since_s = s->count++;
 }
 
@@ -90,6 +107,7 @@ bool suspicions_confirm(struct suspicions *s, struct members *t, uint32_t member
             return false;
     }
     it->hosts[it->count++] = *h;
+    reckon(s, it);
     return true;
 }
 
@@ -101,25 +119,26 @@ void suspicions_end(struct suspicions *s, struct members *t, uint32_t member)
         members_at(t, it->member)->since_s = (uint32_t)(it - s->at);
 }
 
-uint64_t suspicion_deadline_ms(const struct suspicion *it)
+uint32_t suspicions_overdue(struct suspicions *s, uint64_t now_ms)
 {
-    if (it->k == 0)
-        return it->since_ms + it->min_ms;
-    double span = (double)(it->max_ms - it->min_ms);
-    double timeout = it->max_ms - span * log((double)it->count) / log(it->k + 1.0);
-    return it->since_ms + max_u64(it->min_ms, (uint64_t)(timeout + 0.5));
-}
-
-uint64_t suspicions_due_ms(const struct suspicions *s)
-{
-    uint64_t due_ms = NEVER_MS;
+    if (now_ms < s->due_ms)
+        return MEMBER_NONE;
+    s->due_ms = NEVER_MS;
     for (uint32_t k = 0; k < s->count; k++)
-        due_ms = min_u64(due_ms, suspicion_deadline_ms(&s->at[k]));
-    return due_ms;
+        s->due_ms = min_u64(s->due_ms, s->at[k].deadline_ms);
+    for (uint32_t k = 0; k < s->count; k++) {
+        if (now_ms >= s->at[k].deadline_ms)
+            return s->at[k].member;
+    }
+    return MEMBER_NONE;
 }
 
 void suspicions_shift(struct suspicions *s, uint64_t by_ms)
 {
-    for (uint32_t k = 0; k < s->count; k++)
+    for (uint32_t k = 0; k < s->count; k++) {
         s->at[k].since_ms += by_ms;
+        s->at[k].deadline_ms += by_ms;
+    }
+    if (s->due_ms != NEVER_MS)
+        s->due_ms += by_ms;
 }

@@ -24,15 +24,17 @@ struct suspicion {
     uint32_t member;
     uint8_t k, count;           /* confirmations wanted; hosts that accuse */
     struct host hosts[ACCUSERS_MAX];
-    uint64_t since_ms;
+    uint64_t since_ms, deadline_ms;
     uint32_t min_ms, max_ms;
 };
 
 struct suspicions {
     struct suspicion *at;
     uint32_t count, capacity;
+    uint64_t due_ms;                /* no deadline is earlier */
 };
 
+void suspicions_init(struct suspicions *);
 void suspicions_deinit(struct suspicions *);
 
 /* Accuse a member that is SUSPECT already (its since_s becomes the suspicion's
@@ -47,8 +49,8 @@ bool suspicions_confirm(struct suspicions *, struct members *, uint32_t member,
 
 void suspicions_end(struct suspicions *, struct members *, uint32_t member);
 
-uint64_t suspicion_deadline_ms(const struct suspicion *);
-uint64_t suspicions_due_ms(const struct suspicions *);
+/* One whose time is up, MEMBER_NONE if there is none: then due_ms is exact. */
+uint32_t suspicions_overdue(struct suspicions *, uint64_t now_ms);
 void suspicions_shift(struct suspicions *, uint64_t by_ms);     /* M5 */
 
 #endif
