@@ -312,6 +312,8 @@ void change_drop(struct node *n, uint64_t conn_id, const struct message *m, stru
     struct loaded item = {.blob = value, .value_type = m->value_type, .ttl_ms = m->ttl_ms,
                           .stale_ms = m->stale_ms};
 
+    if (m->delete_id == 0)
+        return;     /* no delete: nothing to remember it by, so nothing to acknowledge */
     serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL, m->delete_id,
                m->flags & MESSAGE_SET ? &item : NULL, now_ms);
     effects_answer(fx, conn_id, &done, NULL);
