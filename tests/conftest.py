@@ -130,3 +130,34 @@ def native_build():
         return ROOT / "native" / "build" / variant
 
     return build
+
+
+@pytest.fixture
+def worker(peer_env, tmp_path):
+    """worker(**changes to the environment) -> Worker, not started yet: a process with one
+    node of this test's cluster."""
+    from workers import Worker
+
+    made = []
+
+    def make(**changes):
+        made.append(Worker(peer_env(**changes), tmp_path / f"worker-{len(made)}.log"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+@pytest.fixture
+def fleet(worker):
+    """fleet(n, **changes) -> n workers that have started and know each other."""
+    from workers import joined
+
+    def make(count, **changes):
+        workers = [worker(**changes) for _ in range(count)]
+        for started in [one.ask("astart") for one in workers]:
+            started.result(20)
+        return joined(workers)
+
+    return make

@@ -151,6 +151,8 @@ static PyObject *decode(PyObject *module, PyObject *const *args, Py_ssize_t coun
 {
     if (count != 3 || !PyLong_Check(args[0]) || !PyBytes_Check(args[1]))
         return PyErr_Format(PyExc_TypeError, "decode takes type, bytes, pickle");
+    if (PyLong_AsLong(args[0]) == PEERAGE_BYTES && PyBytes_CheckExact(args[1]))
+        return Py_NewRef(args[1]);
     return value_decode(PyModule_GetState(module), (int)PyLong_AsLong(args[0]),
                         PyBytes_AS_STRING(args[1]), (size_t)PyBytes_GET_SIZE(args[1]),
                         args[2] == Py_True);

@@ -19,6 +19,7 @@ struct port {
     peerage_port *native;
     PyObject *load_hook;        /* load_hook(Load): run a registered async loader */
     PyObject *cancel_hook;      /* cancel_hook(load_id): nobody waits for it any more */
+    PyObject *tasks;            /* dict: the loads this loop runs live as long as it does */
     struct waiter *first;       /* those that native code still has as tokens */
     PyObject *weakrefs;
 };
@@ -346,6 +347,9 @@ static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     p->native = native;
     p->load_hook = Py_NewRef(load_hook);
     p->cancel_hook = Py_NewRef(cancel_hook);
+    p->tasks = PyDict_New();
+    if (!p->tasks)
+        Py_CLEAR(p);
     return (PyObject *)p;
 }
 
@@ -375,6 +379,7 @@ static int traverse(struct port *p, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(p));
     Py_VISIT(p->load_hook);
     Py_VISIT(p->cancel_hook);
+    Py_VISIT(p->tasks);
     for (struct waiter *w = p->first; w; w = w->next)
         Py_VISIT(w);
     return 0;
@@ -385,6 +390,7 @@ static int clear(struct port *p)
     end(p);
     Py_CLEAR(p->load_hook);
     Py_CLEAR(p->cancel_hook);
+    Py_CLEAR(p->tasks);
     return 0;
 }
 
@@ -411,6 +417,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef members[] = {
+    {"tasks", T_OBJECT, offsetof(struct port, tasks), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(struct port, weakrefs), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };

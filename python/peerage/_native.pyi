@@ -97,6 +97,7 @@ class Node:
 class Waiter: ...
 
 class Port:
+    tasks: dict[int, Any]
     def __new__(
         cls, node: Node, load_hook: Callable[[Load], Any], cancel_hook: Callable[[int], Any], /
     ) -> Port: ...

@@ -103,7 +103,7 @@ class Peers:
         self._ports: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._starting: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._start_loop: Callable[[], Any] = _nothing
-        self._tasks: dict[int, tuple[Any, Any]] = {}
+        self._tasks: dict[int, Callable[[], Any]] = {}
         self._refreshing: set[bytes] = set()
 
     # -- life ------------------------------------------------------------------------------
@@ -311,7 +311,10 @@ class Peers:
         leader: Leader | None,
     ) -> None:  # fmt: skip
         task = context.copy().run(loop.create_task, self._task(loop, work, load, leader))
-        self._tasks[load.load_id] = (loop, task)
+        # Held by the port, that is, by the loop: with it go its tasks, and their loads are
+        # lost to whoever may still wait for them elsewhere.
+        self._port(loop).tasks[load.load_id] = task
+        self._tasks[load.load_id] = weakref.ref(task)
 
     async def _task(self, loop: Any, work: Work, load: Load, leader: Leader | None) -> None:
         try:
@@ -320,13 +323,14 @@ class Peers:
             self._tasks.pop(load.load_id, None)
             port = self._port_of(loop)
             if port is not None:
+                port.tasks.pop(load.load_id, None)
                 # who waits on this loop need not wait for its next turn
                 port.run()
 
     def _cancel(self, load_id: int) -> None:
-        loop, task = self._tasks.get(load_id, (None, None))
-        if task is not None:
-            loop.call_soon_threadsafe(task.cancel)
+        task = self._tasks.get(load_id, _nothing)()
+        if task is not None and not task.get_loop().is_closed():
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
     def _wait_for(self, awaitable: Any) -> Any:
         """A sync caller whose loader turned out to be async."""

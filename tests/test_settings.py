@@ -1,0 +1,71 @@
+"""Settings: a wrong one stops the start with one line that names the variable, what it got
+and what it takes, before anything starts; the secret is never shown."""
+
+import os
+import threading
+
+import pytest
+
+import peerage
+
+SECRET = "ab" * 32
+
+
+def env(**changes):
+    given = {"ENABLE_PEERS": "true", "PEER_SECRET": SECRET, **changes}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    "variable, got",
+    [
+        ("PEER_SECRET", "a" * 63), ("PEER_SECRET", "g" * 64), ("PEER_SECRET", None),
+        ("PEER_SECRET", f"{SECRET},{SECRET[:-1]}"),
+        ("PEER_PORT", "70000"), ("PEER_PORT", "0"), ("PEER_PORT", "http"), ("PEER_PORT", "-1"),
+        ("PEER_PORT_RANGE", "0"), ("PEER_PORT_RANGE", "x"),
+        ("PEERS", "bad name"), ("PEERS", "host:99999"), ("PEERS", "[::1"), ("PEERS", "a..b"),
+        ("PEER_ALLOW_CIDR", "10.0.0.1/8"), ("PEER_ALLOW_CIDR", "10.0.0.0/33"),
+        ("PEER_ALLOW_CIDR", "ten"),
+        ("PEER_TIMEOUT", "abc"), ("PEER_TIMEOUT", "0"), ("PEER_TIMEOUT", "nan"),
+        ("PEER_LOAD_TIMEOUT", "-1"), ("PEER_LOADERS", "0"), ("PEER_LOADERS", "many"),
+        ("PEER_HEIR", "maybe"), ("PEER_ENCRYPTION", "2"), ("ENABLE_PEERS", "ja"),
+        ("PEER_CACHE_BYTES", "64 MB"), ("PEER_CACHE_BYTES", "-1"), ("PEER_LISTEN", "nowhere"),
+        ("PEER_ADVERTISE_ADDR", "nowhere"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_one_line_before_anything_starts(variable, got):
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    with pytest.raises(peerage.SettingError) as caught:
+        peerage.Peers.from_env(env(**{variable: got}))
+    line = str(caught.value)
+    assert "\n" not in line and line.startswith(variable), line
+    assert "takes" in line
+    if variable == "PEER_SECRET":
+        assert got is None or got[:20] not in line, "the secret is never shown"
+    else:
+        assert got in line
+    assert isinstance(caught.value, ValueError)
+    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_keyword_arguments_are_the_variables():
+    with pytest.raises(peerage.SettingError, match="^PEER_PORT"):
+        peerage.Peers(enable_peers=True, secret=SECRET, port=70000)
+    with pytest.raises(TypeError, match="unexpected setting 'prot'"):
+        peerage.Peers(prot=7946)
+    peerage.Peers(
+        enable_peers=True, secret=SECRET, peers=["10.0.0.1", "[::1]:7946", "cache.internal"],
+        allow_cidr=["10.0.0.0/8"], cache_bytes="64MiB", timeout=0.5, loaders=4,
+    )  # fmt: skip
+
+
+def test_overrides_win_over_the_environment():
+    with pytest.raises(peerage.SettingError, match="PEER_PORT.*70000"):
+        peerage.Peers.from_env(env(PEER_PORT="7000"), port=70000)
+    assert peerage.Peers.from_env(env(), enable_peers=False).enabled is False
+
+
+def test_off_is_the_default_and_an_empty_variable_is_none():
+    assert peerage.Peers.from_env({}).enabled is False
+    assert peerage.Peers.from_env({"PEER_TIMEOUT": "", "ENABLE_PEERS": " "}).enabled is False
