@@ -102,21 +102,23 @@ static uint64_t let_go(struct world *w, uint64_t *ids, unsigned *count)
     return id;
 }
 
-static void check_answer(const struct world *w, const struct effect *e)
+static void check_answer(const struct effect *e)
 {
     if (e->conn_id == 0 || e->conn_id > CONNS || e->message.request_id >= 4)
         abort();                /* nobody asked */
     if (e->message.kind == MESSAGE_VALUE && !e->value)
         abort();
-    (void)w;
 }
 
 static void completed(struct waiter *waiter)
 {
+    static struct node_report report;
     struct asker *a = CONTAINER_OF(waiter, struct asker, waiter);
 
     if (!a->waits)
         abort();
+    if (a->changes && waiter->answer.blob)  /* a peer's word for who acknowledged */
+        node_report_read(blob_span(waiter->answer.blob), &report);
     a->waits = false;
     list_remove(&waiter->link);
     answer_deinit(&waiter->answer);
@@ -131,7 +133,7 @@ static void carry_out(struct world *w)
         const struct effect *e = &w->fx.at[i];
         switch (e->kind) {
         case EFFECT_ANSWER:
-            check_answer(w, e);
+            check_answer(e);
             break;
         case EFFECT_CALL:
             /* More than we follow: those run into their deadline. */
@@ -382,7 +384,10 @@ static void step(struct world *w)
         answered(w);
         break;
     case 14:
-        change(w);
+        if (what == 0xfe)
+            serve_drop_all(node_serve(w->node));
+        else
+            change(w);
         break;
     default:
         leave(w, &w->askers[what / 16 % WAITERS]);
