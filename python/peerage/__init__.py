@@ -8,26 +8,24 @@
 """
 
 from ._native import VERSION as __version__
-from ._native import Hit
-from .cache import Cache, Report
-from .errors import (
+from ._native import (
     ClosedError,
     Error,
     ForkedError,
     FullError,
+    Hit,
     LoadLostError,
     LoadTimeout,
-    LoopError,
     MissingError,
     RecursiveLoadError,
-    RemoteLoadError,
-    RemoteTraceback,
     SettingError,
     SystemCallError,
     TooBigError,
     UnreachableError,
     UnsupportedError,
 )
+from .cache import Cache, Report
+from .errors import LoopError, RemoteLoadError, RemoteTraceback
 from .functions import CacheInfo, Key
 from .loads import Loaded
 from .peers import Explanation, Member, Peers

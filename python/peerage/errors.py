@@ -151,6 +151,3 @@ class Raises:
         )
         said.__cause__ = error
         return said
-
-
-__all__ = [*(cls.__name__ for cls in OWN), "Error", "RemoteLoadError", "RemoteTraceback"]

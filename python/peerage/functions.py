@@ -183,7 +183,7 @@ class Definition:
 
     def _ask(self, key: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], flags: int) -> Hit:
         try:
-            hit = self.peers._ask(self._work(args, kwargs), key, self._channel(key), flags)
+            hit: Hit = self.peers._ask(self._work(args, kwargs), key, self._channel(key), flags)
         except Exception:
             self.errors += 1
             raise
@@ -194,7 +194,7 @@ class Definition:
         self, key: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], flags: int
     ) -> Hit:
         try:
-            hit = await self.peers._aask(self._work(args, kwargs), key, self._channel(key), flags)
+            hit: Hit = await self.peers._aask(self._work(args, kwargs), key, self._channel(key), flags)
         except Exception:
             self.errors += 1
             raise
@@ -226,7 +226,7 @@ class Definition:
         return hit
 
     async def _alookup(self, key: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hit:
-        hit = self.peers._node.peek(key, self.terms.pickle)
+        hit: Hit = self.peers._node.peek(key, self.terms.pickle)
         if hit is MISS:
             return await self._aask(key, args, kwargs, _native.LOADS)
         self.counts["local"] += 1

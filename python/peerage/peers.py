@@ -23,9 +23,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from . import _native, settings
-from ._native import MISS, Failed, Hit, Load, Waiter
+from ._native import MISS, ClosedError, Failed, Hit, Load, LoadLostError, Waiter
 from .cache import Cache, Report
-from .errors import ClosedError, LoadLostError, LoopError, encode
+from .errors import LoopError, encode
 from .functions import Definition, Key
 from .loads import Leader, Terms, Work, arun, chain, run
 
@@ -34,7 +34,7 @@ log = logging.getLogger("peerage")
 DRAIN_S = 5.0
 JOIN_S = 5.0
 RETRIES_MAX = 16        # a load that is lost this often in a row is not asked for again
-PATIENCE_MS = 500       # how often a parked thread looks whether its Peers is still there
+IDLE_MS = 60_000        # a loader thread that had nothing to do for so long ends
 STATES = ("new", "looking", "warming", "ready", "draining", "closed", "conflict")
 
 
@@ -77,6 +77,7 @@ class Peers:
         self._caches: dict[str, Cache] = {}
         self._definitions: dict[bytes, Definition] = {}
         self._life = threading.RLock()
+        self._pooled = False            # the layer off: are there loads for threads of a pool?
         self._members_callbacks: list[Callable[[list[Member]], Any]] = []
         self._coordinator_callbacks: list[Callable[[str | None], Any]] = []
         self._reset()
@@ -104,7 +105,6 @@ class Peers:
         self._starting: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._start_loop: Callable[[], Any] = _nothing
         self._tasks: dict[int, Callable[[], Any]] = {}
-        self._refreshing: set[bytes] = set()
 
     # -- life ------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Peers:
             self._context = contextvars.copy_context()
             self._node.start()
             self._running = True
-            if self.enabled:
+            if self.enabled or self._pooled:
                 self._park("attendant", _attend)
         if self._in_loop():
             self._adopt(asyncio.get_running_loop())
@@ -265,8 +265,15 @@ class Peers:
         self._register(prefix, definition)
 
     def _register(self, prefix: bytes, definition: Definition) -> None:
-        if definition.loader:
-            self._node.register(prefix, definition.is_async)
+        if not definition.loader:
+            return
+        self._node.register(prefix, definition.is_async)
+        if definition.terms.stale_ms and not definition.is_async and not self._pooled:
+            # Alone, too, a stale value is loaded again behind its caller, by the pool.
+            self._pooled = True
+            with self._life:
+                if self._running and not self.enabled:
+                    self._park("attendant", _attend)
 
     def _work_of(self, load: Load) -> Work | None:
         """The call another node asks for; None: reported already, it can't be made."""
@@ -429,8 +436,6 @@ class Peers:
             return run(self, work, answer)
         if type(answer) is Failed:
             raise terms.raises.rebuild(answer.error)
-        if answer is not MISS and answer.stale and work is not None:
-            self._refresh(work, key, channel)
         return answer
 
     async def _aask(
@@ -471,47 +476,8 @@ class Peers:
                     said = terms.raises.own(leader.error)
                     raise said
                 raise terms.raises.rebuild(answer.error)
-            if answer is not MISS and answer.stale and work is not None:
-                self._arefresh(loop, work, key, channel)
             return answer
         raise LoadLostError("the load was lost again and again")
-
-    # A stale value has been served: load a fresh one behind the caller's back, once at a time.
-
-    def _refresh(self, work: Work, key: bytes, channel: bytes) -> None:
-        if key in self._refreshing:
-            return
-        self._refreshing.add(key)
-
-        def refresh() -> None:
-            try:
-                self._ask(work, key, channel, _native.LOADS | _native.FRESH)
-            except Exception as error:
-                log.info("a stale value could not be refreshed: %s", error)
-            finally:
-                self._refreshing.discard(key)
-
-        context = contextvars.copy_context()
-        threading.Thread(
-            target=context.run, args=(refresh,), name="peerage-refresh", daemon=True
-        ).start()
-
-    def _arefresh(self, loop: Any, work: Work, key: bytes, channel: bytes) -> None:
-        if key in self._refreshing:
-            return
-        self._refreshing.add(key)
-
-        async def refresh() -> None:
-            try:
-                await self._aask(work, key, channel, _native.LOADS | _native.FRESH)
-            except Exception as error:
-                log.info("a stale value could not be refreshed: %s", error)
-            finally:
-                self._refreshing.discard(key)
-                _background.discard(task)
-
-        task = loop.create_task(refresh())
-        _background.add(task)
 
     # -- changing ------------------------------------------------------------------------------
 
@@ -616,9 +582,6 @@ class Peers:
         )  # fmt: skip
 
 
-_background: set[Any] = set()   # tasks that nobody awaits: asyncio itself keeps none
-
-
 def _nothing() -> None:
     return None
 
@@ -641,10 +604,11 @@ def _weakly(method: Any) -> Callable[..., Any]:
 
 
 def _attend(weak: Any, node: _native.Node) -> None:
-    """The attendant. It must not keep its Peers, which ends with its last user."""
+    """The attendant. It must not keep its Peers: when the last user of that is gone, the
+    finaliser closes the node, and that ends the threads."""
     while True:
         try:
-            notice = node.attend(PATIENCE_MS)
+            notice = node.attend(IDLE_MS)
         except ClosedError:
             return
         except Exception:
@@ -665,19 +629,19 @@ def _serve_loads(weak: Any, node: _native.Node) -> None:
     """A thread of the pool for sync loaders."""
     while True:
         try:
-            load = node.take(PATIENCE_MS)
+            load = node.take(IDLE_MS)
         except ClosedError:
             return
         except Exception:
             log.exception("a loader thread ends")
             return
+        if load is None:
+            return
         peers = weak()
         if peers is None:
-            if load is not None:
-                node.lose(load.load_id)
+            node.lose(load.load_id)
             return
-        if load is not None:
-            peers._run_taken(load)
+        peers._run_taken(load)
         del peers
 
 

@@ -48,12 +48,12 @@ def whole(least: int, most: int, what: str) -> Callable[[Any], int]:
 
 
 def seconds(value: Any) -> float:
-    takes = "seconds, more than 0 and at most 3600"
+    takes = "seconds, such as 0.25"
     try:
         number = float(value)
     except (TypeError, ValueError):
         raise Wrong(takes) from None
-    if isinstance(value, bool) or not math.isfinite(number) or not 0 < number <= 3600:
+    if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
         raise Wrong(takes)
     return number
 
@@ -120,13 +120,13 @@ DEFAULTS = {"enable_peers": False, "loaders": 32}
 
 
 def wrong(variable: str, got: Any, takes: str) -> SettingError:
-    shown = "something else" if variable in SECRETS else repr(got)
+    shown = "something else" if variable in SECRETS else f'"{got}"'
     return SettingError(f"{variable}: got {shown}, takes {takes}")
 
 
 def check(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments, checked and of their own types; defaults that Python needs added."""
-    checked = dict(DEFAULTS)
+    checked: dict[str, Any] = dict(DEFAULTS)
     for keyword, value in settings.items():
         setting = BY_KEYWORD.get(keyword)
         if setting is None:
@@ -137,7 +137,8 @@ def check(settings: Mapping[str, Any]) -> dict[str, Any]:
             checked[keyword] = setting.read(value)
         except Wrong as error:
             raise wrong(setting.variable, value, str(error)) from None
-        if isinstance(checked[keyword], str) and "\0" in checked[keyword]:
+        said = checked[keyword]
+        if isinstance(said, str) and "\0" in said:
             raise wrong(setting.variable, value, "text without NUL")
     return checked
 
