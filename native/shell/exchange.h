@@ -1,0 +1,44 @@
+/* What both drivers of a question share (a blocked thread, ask.c; an event loop,
+ * port_ask.c): the public question as core's, core's answer as the public one, and the
+ * frames of an answer gathered until it is complete.
+ */
+#ifndef PEERAGE_SHELL_EXCHANGE_H
+#define PEERAGE_SHELL_EXCHANGE_H
+
+#include "core/query.h"
+#include "core/serve.h"
+#include "peerage.h"
+
+struct peerage;
+
+/* 0, or ERR_TOO_BIG. Borrows the spans. */
+int exchange_question(const struct peerage *, const struct peerage_ask *, struct question *);
+
+/* Takes what core's answer holds. VALUE, FAILED and MISS; everything else is trouble. */
+void exchange_answer(struct answer *, uint64_t now_ms, struct peerage_answer *out);
+void exchange_trouble(struct peerage_answer *out, int error);
+/* Under the lock: OUTCOME_LOAD, with the chain of what it asks. */
+void exchange_load(struct peerage *, uint64_t load_id, struct peerage_answer *out);
+/* The error an outcome stands for; 0 for those that are none. */
+int exchange_error(enum outcome);
+void exchange_clear(struct peerage_answer *out);
+
+/* An answer's entries: items[0] is the one asked for. */
+struct gathered {
+    struct loaded *items;       /* `one`, or on the heap */
+    unsigned count, room;
+    struct loaded one;
+    uint64_t delete_id;
+};
+
+void gathered_init(struct gathered *);
+void gathered_clear(struct gathered *);     /* unrefs and frees; ready for another answer */
+/* Takes `value` in any case (NULL: of no bytes). False: out of memory, or too many. */
+bool gathered_add(struct gathered *, const struct message *, struct blob *value);
+
+/* As an answer to the asker itself. Refs the blob. */
+void gathered_answer(const struct gathered *, enum tier, bool stale, uint64_t asked_ms,
+                     struct answer *out);
+enum tier exchange_tier(const struct query *);
+
+#endif

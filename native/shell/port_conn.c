@@ -1,0 +1,322 @@
+/* An event loop's connections (see port_ask.h). */
+#include "core/mem.h"
+#include "shell/clock.h"
+#include "shell/dial.h"
+#include "shell/loop.h"
+#include "shell/permit.h"
+#include "shell/port_ask.h"
+#include "shell/shell.h"
+
+#define FILLS_A_TURN 8
+#define IDLE_MS_MAX 30000u
+
+static struct peerage *node_of(const struct port_conn *k)
+{
+    return k->at->port.peerage;
+}
+
+void port_conn_free(struct port_conn *k)
+{
+    assert(list_empty(&k->waiting));
+    list_remove(&k->of);
+    if (k->dial)
+        dial_forget(k->dial);
+    tcp_free(k->c);             /* closing takes it out of the poller */
+    mem_free(k);
+}
+
+/* It is of no use. Each query on it goes its way, after the connection has gone: some of
+ * them dial it afresh. */
+static void break_off(struct port_conn *k, enum query_step (*how)(struct port_question *, bool))
+{
+    bool used = k->used;
+    struct list left;
+
+    list_init(&left);
+    list_move_all(&left, &k->waiting);
+    LIST_FOREACH(&left, l)
+        CONTAINER_OF(l, struct port_question, of_conn)->conn = NULL;
+    port_conn_free(k);
+    while (!list_empty(&left)) {
+        struct port_question *q = CONTAINER_OF(left.next, struct port_question, of_conn);
+        list_remove(&q->of_conn);
+        port_question_step(q, how(q, used));
+    }
+}
+
+static enum query_step broken(struct port_question *q, bool used)
+{
+    return query_broken(&q->query, used && !q->answering, clock_now_ms());
+}
+
+static enum query_step stranger(struct port_question *q, bool used)
+{
+    (void)used;
+    return query_stranger(&q->query, clock_now_ms());
+}
+
+static enum query_step dead(struct port_question *q, bool used)
+{
+    (void)used;
+    return query_peer_dead(&q->query, clock_now_ms());
+}
+
+struct port_conn *port_conn_find(struct peerage_port *at, uint64_t id)
+{
+    LIST_FOREACH(&at->conns, l) {
+        struct port_conn *k = CONTAINER_OF(l, struct port_conn, of);
+        if (k->id == id)
+            return k;
+    }
+    return NULL;
+}
+
+static void watch(struct port_conn *k)
+{
+    int events = POLLER_READ | (tcp_wants_write(k->c) ? POLLER_WRITE : 0);
+
+    if (events == k->events)
+        return;
+    if (poller_watch(&k->at->poller, k->c->fd, events, k, k->events != 0))
+        k->events = events;
+}
+
+void port_conn_flush(struct port_conn *k)
+{
+    if (tcp_flush(k->c) < 0)
+        break_off(k, broken);
+    else
+        watch(k);
+}
+
+static bool queue(struct port_conn *k, struct port_question *q)
+{
+    struct message m = q->question.ask;
+
+    q->asked_ms = clock_now_ms();
+    q->answering = false;
+    gathered_clear(&q->got);
+    q->request_id = m.request_id = k->c->next_request_id++;
+    query_fill(&q->query, q->asked_ms, &m);
+    count(&node_of(k)->counters.frames_out);
+    return tcp_queue(k->c, &m, NULL, clock_wall_ms()) == 0;
+}
+
+static struct port_conn *find_or_dial(struct peerage_port *at, const struct query *query)
+{
+    const struct query_rank *rank = query_at(query);
+
+    LIST_FOREACH(&at->conns, l) {
+        struct port_conn *k = CONTAINER_OF(l, struct port_conn, of);
+        if (k->node_id == rank->node_id && addr_equal(&k->addr, &rank->addr))
+            return k;
+    }
+    struct port_conn *k = mem_zalloc(sizeof *k);
+    if (!k)
+        return NULL;
+    k->at = at;
+    k->addr = rank->addr;
+    k->node_id = rank->node_id;
+    k->id = ++at->next_conn_id;
+    list_init(&k->waiting);
+    k->dial = dial_ask(&at->port, &rank->addr, rank->node_id, query->due_ms, k);
+    if (!k->dial) {
+        mem_free(k);
+        return NULL;
+    }
+    list_add_tail(&at->conns, &k->of);
+    return k;
+}
+
+bool port_conn_send(struct port_question *q)
+{
+    struct port_conn *k = find_or_dial(q->at, &q->query);
+
+    if (!k)
+        return false;
+    if (q->query.redialled)
+        count(&node_of(k)->counters.redials);
+    q->conn = k;
+    q->request_id = 0;
+    list_add_tail(&k->waiting, &q->of_conn);
+    if (!k->c)
+        return true;            /* sent when it is there */
+    if (!queue(k, q)) {
+        list_remove(&q->of_conn);
+        q->conn = NULL;
+        return false;
+    }
+    port_conn_flush(k);
+    return true;
+}
+
+void port_conn_leave(struct port_question *q, bool cancel)
+{
+    struct port_conn *k = q->conn;
+    struct message m = {.kind = MESSAGE_CANCEL, .request_id = q->request_id};
+
+    if (!k)
+        return;
+    list_remove(&q->of_conn);
+    q->conn = NULL;
+    if (cancel && k->c && q->request_id && tcp_queue(k->c, &m, NULL, clock_wall_ms()) == 0)
+        port_conn_flush(k);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static struct port_question *asker_of(struct port_conn *k, uint64_t request_id)
+{
+    LIST_FOREACH(&k->waiting, l) {
+        struct port_question *q = CONTAINER_OF(l, struct port_question, of_conn);
+        if (q->request_id == request_id)
+            return q;
+    }
+    return NULL;
+}
+
+/* Everything complete in the buffer. `ended` gathers the questions whose query goes on
+ * elsewhere or ends: what they do next may need this connection, or break it. */
+static bool take_frames(struct port_conn *k, struct list *ended)
+{
+    struct message m;
+    struct blob *value;
+    enum tcp_next next;
+
+    while ((next = tcp_next(k->c, clock_wall_ms(), &m, &value)) == TCP_FRAME) {
+        struct port_question *q = asker_of(k, m.request_id);
+        count(&node_of(k)->counters.frames_in);
+        if (!q) {
+            blob_unref(value);          /* late: its asker has left */
+            continue;
+        }
+        enum query_step step = port_question_frame(q, &m, value, clock_now_ms());
+        k->used = true;
+        if (step == QUERY_WAIT)
+            continue;
+        q->step = step;
+        q->conn_id = k->id;
+        list_remove(&q->of_conn);
+        list_add_tail(ended, &q->of_conn);
+    }
+    if (next == TCP_BAD)
+        count(&node_of(k)->counters.verdicts[k->c->verdict]);
+    return next != TCP_BAD;
+}
+
+static void go_on(struct list *ended)
+{
+    while (!list_empty(ended)) {
+        struct port_question *q = CONTAINER_OF(ended->next, struct port_question, of_conn);
+        list_remove(&q->of_conn);
+        q->conn = NULL;
+        port_question_step(q, q->step);
+    }
+}
+
+void port_conn_ready(struct port_conn *k, int events)
+{
+    bool open = true;
+    struct list ended;
+
+    if (!k->c)
+        return;
+    list_init(&ended);
+    if (events & POLLER_READ) {
+        for (int n = 0; open && n < FILLS_A_TURN; n++) {
+            uint64_t before = k->c->bytes_in;
+            int filled = tcp_fill(k->c);
+            open = take_frames(k, &ended) && filled >= 0;
+            uint64_t arriving = tcp_arriving(k->c);
+            struct port_question *q = arriving ? asker_of(k, arriving) : NULL;
+            if (q && k->c->bytes_in != before) {
+                q->answering = true;
+                query_progress(&q->query, clock_now_ms());
+            }
+            if (k->c->drained)
+                break;
+        }
+    }
+    k->c->used_ms = clock_now_ms();
+    if (open)
+        port_conn_flush(k);
+    else
+        break_off(k, broken);
+    go_on(&ended);
+}
+
+void port_conn_dialled(struct port_conn *k, struct dial_request *r)
+{
+    enum dial_result result = r->result;
+
+    k->dial = NULL;
+    k->c = r->connection;
+    r->connection = NULL;
+    if (result == DIAL_STRANGER)
+        loop_hint_replaced(node_of(k), &k->addr, r->other_id);
+    dial_forget(r);
+    if (result == DIAL_STRANGER) {
+        break_off(k, stranger);
+        return;
+    }
+    if (result != DIAL_PROVEN) {
+        break_off(k, broken);
+        return;
+    }
+    k->c->used_ms = clock_now_ms();
+    LIST_FOREACH(&k->waiting, l) {
+        if (!queue(k, CONTAINER_OF(l, struct port_question, of_conn))) {
+            break_off(k, broken);
+            return;
+        }
+    }
+    port_conn_flush(k);
+}
+
+/* ---- members that are gone, connections that nobody uses --------------------------------------- */
+
+void port_conn_check_members(struct peerage_port *at)
+{
+    struct peerage *p = at->port.peerage;
+
+    LIST_FOREACH_SAFE(&at->conns, l) {
+        struct port_conn *k = CONTAINER_OF(l, struct port_conn, of);
+        pthread_mutex_lock(&p->lock);
+        const struct view *v = serve_view(node_serve(p->node));
+        int found = v ? view_find(v, &k->addr) : -1;
+        k->gone = v && (found < 0 || v->members[found].node_id != k->node_id);
+        pthread_mutex_unlock(&p->lock);
+    }
+    /* What one query does next may add connections, and breaks none that is marked. */
+    for (bool again = true; again;) {
+        again = false;
+        LIST_FOREACH(&at->conns, l) {
+            struct port_conn *k = CONTAINER_OF(l, struct port_conn, of);
+            if (k->gone) {
+                break_off(k, dead);
+                again = true;
+                break;
+            }
+        }
+    }
+}
+
+static bool holds_permits(const struct port_conn *k)
+{
+    struct peerage *p = node_of(k);
+
+    pthread_mutex_lock(&p->lock);
+    bool holds = permit_is_on(p, &k->at->port, k->id);
+    pthread_mutex_unlock(&p->lock);
+    return holds;
+}
+
+void port_conn_sweep(struct peerage_port *at, uint64_t now_ms)
+{
+    LIST_FOREACH_SAFE(&at->conns, l) {
+        struct port_conn *k = CONTAINER_OF(l, struct port_conn, of);
+        if (k->c && list_empty(&k->waiting) && now_ms - k->c->used_ms > IDLE_MS_MAX &&
+            !tcp_wants_write(k->c) && !holds_permits(k))
+            port_conn_free(k);
+    }
+}

@@ -1,0 +1,364 @@
+/* Accepted connections (see server.h). */
+#include "shell/server.h"
+
+#include <errno.h>
+
+#include "core/err.h"
+#include "core/limits.h"
+#include "core/mem.h"
+#include "shell/clock.h"
+#include "shell/fork.h"
+#include "shell/loop.h"
+#include "shell/shell.h"
+#include "shell/sockets.h"
+#include "shell/turn.h"
+
+#define ACCEPTS_A_TURN 64
+#define FILLS_A_TURN 8              /* then the others' turn */
+#define PAUSE_BYTES (4u << 20)      /* queued: read no further questions until it drains */
+#define STALL_MS_MAX 10000u         /* without a byte, in the middle of a frame or of a write */
+#define REST_S 0.1
+
+struct inbound {
+    struct list of_id, of_all, of_unproven, of_dirty;
+    struct loop *loop;
+    struct tcp *c;
+    ev_io io;
+    uint64_t id;
+    uint64_t since_ms;              /* accepted */
+    uint64_t moved_ms;              /* when bytes last moved in the direction that waits */
+    bool proven;
+    bool dead;                      /* to be closed by server_flush */
+};
+
+static void unlink_unproven(struct server *s, struct inbound *i)
+{
+    if (list_empty(&i->of_unproven))
+        return;
+    list_remove(&i->of_unproven);
+    s->unproven_count--;
+}
+
+static void close_one(struct inbound *i)
+{
+    struct loop *loop = i->loop;
+    struct server *s = &loop->server;
+    struct peerage *p = loop->peerage;
+    struct turn t;
+
+    ev_io_stop(loop->ev, &i->io);
+    unlink_unproven(s, i);
+    list_remove(&i->of_id);
+    list_remove(&i->of_all);
+    list_remove(&i->of_dirty);
+    s->count--;
+    atomic_store_explicit(&p->counters.inbound, s->count, memory_order_relaxed);
+    if (i->proven) {
+        turn_begin_loop(p, loop, &t);
+        node_closed(p->node, i->id, t.now_ms, &t.effects);
+        turn_end(p, &t);
+    }
+    tcp_free(i->c);
+    mem_free(i);
+}
+
+static void mark_dirty(struct inbound *i)
+{
+    if (list_empty(&i->of_dirty))
+        list_add_tail(&i->loop->server.dirty, &i->of_dirty);
+}
+
+static void watch(struct inbound *i)
+{
+    int events = 0;
+
+    if (i->c->queued_bytes < PAUSE_BYTES)
+        events |= EV_READ;
+    if (tcp_wants_write(i->c))
+        events |= EV_WRITE;
+    if (ev_is_active(&i->io) && (i->io.events & (EV_READ | EV_WRITE)) == events)
+        return;
+    ev_io_stop(i->loop->ev, &i->io);
+    ev_io_set(&i->io, i->c->fd, events);
+    ev_io_start(i->loop->ev, &i->io);
+}
+
+/* Write what is queued; false: broken. */
+static bool flush(struct inbound *i)
+{
+    uint64_t before = i->c->bytes_out;
+
+    if (tcp_flush(i->c) < 0)
+        return false;
+    if (i->c->bytes_out != before || !tcp_wants_write(i->c))
+        i->moved_ms = clock_now_ms();
+    watch(i);
+    return true;
+}
+
+static struct inbound *find(struct server *s, uint64_t id)
+{
+    LIST_FOREACH(&s->by_id[id % SERVER_BUCKETS], l) {
+        struct inbound *i = CONTAINER_OF(l, struct inbound, of_id);
+        if (i->id == id)
+            return i;
+    }
+    return NULL;
+}
+
+void server_answer(struct loop *loop, uint64_t conn_id, struct message *m, struct blob *value)
+{
+    struct inbound *i = find(&loop->server, conn_id);
+
+    if (!i || i->dead)
+        return;
+    int rc = tcp_queue(i->c, m, value, clock_wall_ms());
+    if (rc == ERR_FULL) {
+        count(&loop->peerage->counters.cut);
+        i->dead = true;
+    } else if (rc < 0) {
+        /* The asker must not wait for what will not come. */
+        i->dead = true;
+    } else {
+        count(&loop->peerage->counters.frames_out);
+    }
+    mark_dirty(i);
+}
+
+void server_flush(struct loop *loop)
+{
+    struct list *dirty = &loop->server.dirty;
+
+    while (!list_empty(dirty)) {
+        struct inbound *i = CONTAINER_OF(dirty->next, struct inbound, of_dirty);
+        list_remove(&i->of_dirty);
+        if (i->dead || !flush(i))
+            close_one(i);
+    }
+}
+
+static void welcome(struct inbound *i, uint64_t request_id)
+{
+    struct message m = {.kind = MESSAGE_WELCOME, .request_id = request_id};
+
+    i->proven = true;
+    unlink_unproven(&i->loop->server, i);
+    if (tcp_queue(i->c, &m, NULL, clock_wall_ms()) < 0)
+        i->dead = true;
+}
+
+static void take_frame(struct inbound *i, const struct message *m, struct blob *value)
+{
+    struct loop *loop = i->loop;
+    struct peerage *p = loop->peerage;
+    struct turn t;
+
+    count(&p->counters.frames_in);
+    if (m->kind == MESSAGE_HELLO) {
+        welcome(i, m->request_id);
+    } else if (!i->proven) {
+        i->dead = true;
+    } else if (m->kind == MESSAGE_TABLE) {
+        struct effects effects;
+        effects_init(&effects);
+        if (node_swim(p->node))
+            node_table(p->node, i->id, m, value, clock_now_ms(), &effects);
+        loop_carry(loop, &effects);
+        effects_deinit(&effects);
+    } else {
+        turn_begin_loop(p, loop, &t);
+        node_frame(p->node, i->id, m, value, t.now_ms, &t.effects);
+        turn_end(p, &t);
+    }
+}
+
+/* Everything complete in the buffer. False: close it. */
+static bool take_frames(struct inbound *i)
+{
+    struct message m;
+    struct blob *value;
+
+    while (!i->dead) {
+        switch (tcp_next(i->c, clock_wall_ms(), &m, &value)) {
+        case TCP_FRAME:
+            take_frame(i, &m, value);
+            blob_unref(value);
+            break;
+        case TCP_BAD:
+            udp_refused(i->loop, &i->c->peer, i->c->verdict, "a frame from");
+            return false;
+        case TCP_CHALLENGED:    /* a client's state */
+        case TCP_MORE:
+            return true;
+        }
+    }
+    return false;
+}
+
+static void ready(struct ev_loop *ev, ev_io *io, int events)
+{
+    struct inbound *i = io->data;
+    bool open = true;
+
+    (void)ev;
+    if (events & EV_READ) {
+        for (int n = 0; open && n < FILLS_A_TURN; n++) {
+            int filled = tcp_fill(i->c);
+            if (filled > 0)
+                i->moved_ms = clock_now_ms();
+            open = take_frames(i) && filled >= 0;
+            if (i->c->drained)
+                break;
+        }
+    }
+    list_remove(&i->of_dirty);
+    if (!open || i->dead || !flush(i))
+        close_one(i);
+}
+
+/* ---- accepting ------------------------------------------------------------------------ */
+
+static bool has_room(struct loop *loop, const struct addr *peer)
+{
+    struct server *s = &loop->server;
+    unsigned same = 0;
+
+    if (s->count >= CONNECTIONS_MAX || s->unproven_count >= UNPROVEN_MAX)
+        return false;
+    LIST_FOREACH(&s->unproven, l)
+        same += addr_same_host(&CONTAINER_OF(l, struct inbound, of_unproven)->c->peer, peer);
+    return same < UNPROVEN_PER_ADDRESS_MAX;
+}
+
+static void admit(struct loop *loop, int fd, const struct addr *peer)
+{
+    struct server *s = &loop->server;
+    struct peerage *p = loop->peerage;
+    struct inbound *i;
+
+    if (!settings_allow(&p->settings, p->own_hosts, p->own_hosts_count, peer)) {
+        count(&p->counters.refused_cidr);
+        fork_close(fd);
+        return;
+    }
+    if (!has_room(loop, peer) || !(i = mem_zalloc(sizeof *i))) {
+        count(&p->counters.refused_full);
+        fork_close(fd);
+        return;
+    }
+    i->c = tcp_new(fd, peer, &p->settings.seal, p->node_id, true);
+    if (!i->c) {
+        mem_free(i);
+        return;
+    }
+    i->loop = loop;
+    i->id = s->next_id++;
+    i->since_ms = i->moved_ms = clock_now_ms();
+    list_init(&i->of_dirty);
+    list_add_tail(&s->by_id[i->id % SERVER_BUCKETS], &i->of_id);
+    list_add_tail(&s->all, &i->of_all);
+    list_add_tail(&s->unproven, &i->of_unproven);
+    s->count++;
+    s->unproven_count++;
+    atomic_store_explicit(&p->counters.inbound, s->count, memory_order_relaxed);
+    count(&p->counters.accepted);
+    ev_io_init(&i->io, ready, fd, EV_READ);
+    i->io.data = i;
+    ev_io_start(loop->ev, &i->io);
+    if (!flush(i))
+        close_one(i);
+}
+
+static void acceptable(struct ev_loop *ev, ev_io *io, int events)
+{
+    struct loop *loop = io->data;
+    struct addr peer;
+
+    (void)events;
+    for (int n = 0; n < ACCEPTS_A_TURN; n++) {
+        int fd = sockets_accept(io->fd, &peer);
+        if (fd >= 0) {
+            admit(loop, fd, &peer);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            /* Accepting again at once would only spin: the backlog stays readable. */
+            notice_log(&loop->peerage->notices, LOG_ERROR,
+                       "Out of file descriptors: no connections are accepted for a moment");
+            ev_io_stop(ev, io);
+            ev_timer_again(ev, &loop->server.rest);
+            return;
+        } else if (errno != ECONNABORTED && errno != EINTR) {
+            return;
+        }
+    }
+}
+
+static void rested(struct ev_loop *ev, ev_timer *timer, int events)
+{
+    struct loop *loop = timer->data;
+
+    (void)events;
+    ev_timer_stop(ev, timer);
+    ev_io_start(ev, &loop->server.io);
+}
+
+void server_init(struct server *s, int fd)
+{
+    memset(s, 0, sizeof *s);
+    s->fd = fd;
+    s->next_id = 1;
+    for (unsigned b = 0; b < SERVER_BUCKETS; b++)
+        list_init(&s->by_id[b]);
+    list_init(&s->all);
+    list_init(&s->unproven);
+    list_init(&s->dirty);
+    ev_init(&s->io, acceptable);
+    ev_init(&s->rest, rested);
+    s->rest.repeat = REST_S;
+}
+
+void server_watch(struct server *s, struct loop *loop)
+{
+    s->io.data = s->rest.data = loop;
+    ev_io_set(&s->io, s->fd, EV_READ);
+    ev_io_start(loop->ev, &s->io);
+}
+
+void server_replace(struct server *s, struct loop *loop, int fd)
+{
+    ev_timer_stop(loop->ev, &s->rest);
+    ev_io_stop(loop->ev, &s->io);
+    fork_close(s->fd);
+    s->fd = fd;
+    server_watch(s, loop);
+}
+
+void server_deinit(struct server *s, struct loop *loop)
+{
+    ev_timer_stop(loop->ev, &s->rest);
+    ev_io_stop(loop->ev, &s->io);
+    fork_close(s->fd);
+    s->fd = -1;
+    while (!list_empty(&s->all))
+        close_one(CONTAINER_OF(s->all.next, struct inbound, of_all));
+}
+
+void server_sweep(struct loop *loop, uint64_t now_ms)
+{
+    struct server *s = &loop->server;
+
+    while (!list_empty(&s->unproven)) {
+        struct inbound *i = CONTAINER_OF(s->unproven.next, struct inbound, of_unproven);
+        if (now_ms - i->since_ms < UNPROVEN_MS_MAX)
+            break;
+        count(&loop->peerage->counters.cut);
+        close_one(i);
+    }
+    LIST_FOREACH_SAFE(&s->all, l) {
+        struct inbound *i = CONTAINER_OF(l, struct inbound, of_all);
+        if ((tcp_wants_write(i->c) || tcp_is_within(i->c)) &&
+            now_ms - i->moved_ms > STALL_MS_MAX) {
+            count(&loop->peerage->counters.cut);
+            close_one(i);
+        }
+    }
+}

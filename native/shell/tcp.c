@@ -1,0 +1,292 @@
+/* Framing over a socket (see tcp.h). */
+#include "shell/tcp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "core/err.h"
+#include "core/mem.h"
+#include "shell/fork.h"
+#include "shell/sockets.h"
+
+#define IN_BYTES 8192u          /* four of the largest heads, or many small requests */
+#define IOVS_MAX 64
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0
+#endif
+
+/* Something to be written: bytes of its own, then a shared value. */
+struct chunk {
+    struct list of;
+    size_t at, bytes;           /* of own and value together */
+    size_t own_bytes;
+    struct blob *value;         /* a reference, or NULL */
+    uint8_t own[];
+};
+
+static bool queue_chunk(struct tcp *c, struct span own, struct blob *value)
+{
+    struct chunk *k = mem_alloc(sizeof *k + own.bytes);
+
+    if (!k)
+        return false;
+    memcpy(k->own, own.at, own.bytes);
+    k->own_bytes = own.bytes;
+    k->value = value;
+    k->at = 0;
+    k->bytes = own.bytes + (value ? value->bytes : 0);
+    list_add_tail(&c->chunks, &k->of);
+    c->queued_bytes += k->bytes;
+    return true;
+}
+
+static void free_chunk(struct tcp *c, struct chunk *k)
+{
+    c->queued_bytes -= k->bytes;
+    list_remove(&k->of);
+    blob_unref(k->value);
+    mem_free(k);
+}
+
+struct tcp *tcp_new(int fd, const struct addr *peer, const struct seal *seal, uint64_t self_id,
+                    bool server)
+{
+    struct tcp *c = mem_zalloc(sizeof *c);
+    uint8_t *in = mem_alloc(IN_BYTES);
+    uint8_t random[FRAME_RANDOM_BYTES], challenge[LINK_CHALLENGE_BYTES];
+
+    if (!c || !in || getentropy(random, sizeof random) < 0 ||
+        link_init(&c->link, seal, self_id, server, random) < 0) {
+        mem_free(in);
+        mem_free(c);
+        fork_close(fd);
+        return NULL;
+    }
+    c->fd = fd;
+    c->in = in;
+    c->peer = *peer;
+    c->reading = server ? TCP_HEAD : TCP_CHALLENGE;
+    c->next_request_id = 1;
+    list_init(&c->of);
+    list_init(&c->chunks);
+    if (server) {
+        link_challenge(&c->link, challenge);
+        if (!queue_chunk(c, span_of(challenge, sizeof challenge), NULL)) {
+            tcp_free(c);
+            return NULL;
+        }
+    }
+    return c;
+}
+
+void tcp_free(struct tcp *c)
+{
+    if (!c)
+        return;
+    LIST_FOREACH_SAFE(&c->chunks, l)
+        free_chunk(c, CONTAINER_OF(l, struct chunk, of));
+    list_remove(&c->of);
+    blob_unref(c->value);
+    link_deinit(&c->link);
+    fork_close(c->fd);
+    mem_free(c->in);
+    mem_free(c);
+}
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+int tcp_fill(struct tcp *c)
+{
+    struct iovec to[2];
+    int count = 0;
+    size_t value_left = 0, room;
+
+    if (c->reading == TCP_VALUE) {
+        /* The head must stay where it is, in front of in_at. */
+        value_left = c->value_wire_bytes - c->value_at;
+        if (value_left)
+            to[count++] = (struct iovec){blob_fill(c->value) + c->value_at, value_left};
+    } else if (c->in_at == c->in_end) {
+        c->in_at = c->in_end = 0;
+    } else if (c->in_at && IN_BYTES - c->in_end < HEAD_BYTES_MAX) {
+        memmove(c->in, c->in + c->in_at, c->in_end - c->in_at);
+        c->in_end -= c->in_at;
+        c->in_at = 0;
+    }
+    room = IN_BYTES - c->in_end;
+    if (room)
+        to[count++] = (struct iovec){c->in + c->in_end, room};
+    if (!count)
+        return 0;
+
+    ssize_t n;
+    do {
+        n = readv(c->fd, to, count);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        c->drained = true;
+        return 0;
+    }
+    if (n <= 0) {
+        c->ended = true;
+        c->drained = true;
+        return -1;
+    }
+    size_t got = (size_t)n;
+    c->bytes_in += got;
+    c->drained = got < value_left + room;
+    c->value_at += min_size(got, value_left);
+    if (got > value_left)
+        c->in_end += got - value_left;
+    return 1;
+}
+
+static enum tcp_next bad(struct tcp *c, enum verdict v)
+{
+    c->verdict = v;
+    return TCP_BAD;
+}
+
+static enum tcp_next take_challenge(struct tcp *c)
+{
+    if (c->in_end - c->in_at < LINK_CHALLENGE_BYTES)
+        return TCP_MORE;
+    enum verdict v = link_challenged(&c->link, c->in + c->in_at);
+    if (v != VERDICT_OK)
+        return bad(c, v);
+    c->in_at += LINK_CHALLENGE_BYTES;
+    c->reading = TCP_HEAD;
+    return TCP_CHALLENGED;
+}
+
+/* TCP_FRAME when the frame carries no value and is complete by that. */
+static enum tcp_next take_head(struct tcp *c, uint64_t wall_ms)
+{
+    size_t head_bytes, wire_bytes, have = c->in_end - c->in_at;
+    enum verdict v = link_open(&c->link, c->in + c->in_at, have, wall_ms, &c->message, &head_bytes,
+                               &wire_bytes);
+
+    if (v == VERDICT_MORE)
+        return TCP_MORE;
+    if (v != VERDICT_OK)
+        return bad(c, v);
+    c->in_at += head_bytes;
+    if (!wire_bytes)
+        return TCP_FRAME;
+    c->value = blob_new(wire_bytes);
+    if (!c->value)
+        return bad(c, VERDICT_OK);
+    c->value_wire_bytes = wire_bytes;
+    c->value_at = min_size(have - head_bytes, wire_bytes);
+    memcpy(blob_fill(c->value), c->in + c->in_at, c->value_at);
+    c->in_at += c->value_at;
+    c->reading = TCP_VALUE;
+    return TCP_MORE;
+}
+
+static enum tcp_next take_value(struct tcp *c)
+{
+    if (c->value_at < c->value_wire_bytes)
+        return TCP_MORE;
+    c->reading = TCP_HEAD;
+    enum verdict v = link_open_value(&c->link, &c->message, blob_fill(c->value), c->value_wire_bytes);
+    if (v != VERDICT_OK) {
+        blob_unref(c->value);
+        c->value = NULL;
+        return bad(c, v);
+    }
+    c->value->bytes = c->message.value_bytes;
+    if (c->link.seal->mode == FRAME_HMAC)
+        blob_remember(c->value, c->message.digest);
+    return TCP_FRAME;
+}
+
+enum tcp_next tcp_next(struct tcp *c, uint64_t wall_ms, struct message *m, struct blob **value)
+{
+    enum tcp_next next = TCP_MORE;
+
+    *value = NULL;
+    if (c->reading == TCP_CHALLENGE)
+        return take_challenge(c);
+    if (c->reading == TCP_HEAD)
+        next = take_head(c, wall_ms);
+    if (c->reading == TCP_VALUE)
+        next = take_value(c);
+    if (next != TCP_FRAME)
+        return next;
+    c->frames_in++;
+    *m = c->message;
+    *value = c->value;
+    c->value = NULL;
+    return TCP_FRAME;
+}
+
+/* ---- writing ---------------------------------------------------------------------- */
+
+int tcp_queue(struct tcp *c, struct message *m, struct blob *value, uint64_t wall_ms)
+{
+    uint8_t head[HEAD_BYTES_MAX];
+    struct blob *wire_value;
+
+    if (c->queued_bytes + HEAD_BYTES_MAX + (value ? value->bytes : 0) > QUEUED_BYTES_MAX)
+        return ERR_FULL;
+    int bytes = link_seal(&c->link, m, value, wall_ms, head, &wire_value);
+    if (bytes < 0)
+        return bytes;
+    if (!queue_chunk(c, span_of(head, (size_t)bytes), wire_value)) {
+        /* The counter is spent; the next frame's is higher still, which is all they check. */
+        blob_unref(wire_value);
+        return ERR_NOMEM;
+    }
+    c->frames_out++;
+    return 0;
+}
+
+static int gather(struct tcp *c, struct iovec *out)
+{
+    int count = 0;
+
+    LIST_FOREACH(&c->chunks, l) {
+        struct chunk *k = CONTAINER_OF(l, struct chunk, of);
+        size_t at = k->at;
+        if (count + 2 > IOVS_MAX)
+            break;
+        if (at < k->own_bytes)
+            out[count++] = (struct iovec){k->own + at, k->own_bytes - at};
+        if (k->value && k->value->bytes) {
+            size_t skip = at > k->own_bytes ? at - k->own_bytes : 0;
+            /* iovec has no const; sendmsg only reads */
+            out[count++] = (struct iovec){(void *)(uintptr_t)(k->value->at + skip),
+                                          k->value->bytes - skip};
+        }
+    }
+    return count;
+}
+
+int tcp_flush(struct tcp *c)
+{
+    while (tcp_wants_write(c)) {
+        struct iovec from[IOVS_MAX];
+        struct msghdr h = {.msg_iov = from};
+        h.msg_iovlen = (size_t)gather(c, from);
+        ssize_t n = sendmsg(c->fd, &h, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
+        size_t sent = (size_t)n;
+        c->bytes_out += sent;
+        while (sent) {
+            struct chunk *k = CONTAINER_OF(c->chunks.next, struct chunk, of);
+            size_t step = min_size(sent, k->bytes - k->at);
+            k->at += step;
+            sent -= step;
+            if (k->at == k->bytes)
+                free_chunk(c, k);
+        }
+    }
+    return 1;
+}

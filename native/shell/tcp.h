@@ -1,0 +1,83 @@
+/* One framed connection over a non-blocking socket: bytes <-> link.
+ *
+ * Whoever uses it drives it: the loop thread (server, dials, calls), an event loop, or a
+ * blocked thread; one at a time, so taking the counter, sealing and writing need no
+ * lock (rule W2). Reading takes a head through a small buffer, then the value straight
+ * into a blob of its size. Writing queues sealed chunks and hands as many as there are to
+ * one sendmsg.
+ */
+#ifndef PEERAGE_SHELL_TCP_H
+#define PEERAGE_SHELL_TCP_H
+
+#include "core/addr.h"
+#include "core/link.h"
+
+enum tcp_reading { TCP_CHALLENGE, TCP_HEAD, TCP_VALUE };
+
+struct tcp {
+    int fd;
+    struct link link;
+    struct addr peer;               /* of the packet (server), or dialled */
+    struct list of;                 /* in whatever its driver keeps: pool, peers */
+    enum tcp_reading reading;
+    bool drained;                   /* the last read took less than it had room for */
+    bool ended;                     /* the peer has closed its side */
+    bool reused;                    /* has served a question before (O2) */
+    enum verdict verdict;           /* why it broke; VERDICT_OK: the system or the peer */
+    uint64_t next_request_id;
+    uint64_t used_ms;               /* when it last moved bytes */
+    /* reading: in[in_at..in_end) has not been consumed */
+    uint8_t *in;
+    size_t in_at, in_end;
+    struct message message;         /* TCP_VALUE: its spans lie in `in`, before in_at */
+    struct blob *value;             /* TCP_VALUE: being filled */
+    size_t value_at, value_wire_bytes;
+    /* writing */
+    struct list chunks;
+    size_t queued_bytes;
+    uint64_t frames_in, frames_out, bytes_in, bytes_out;
+};
+
+/* Takes fd, also when it fails (NULL: out of memory or randomness). A server's challenge is
+ * queued at once. */
+struct tcp *tcp_new(int fd, const struct addr *peer, const struct seal *, uint64_t self_id,
+                    bool server);
+void tcp_free(struct tcp *);        /* closes; NULL is fine */
+
+/* Read once from the socket. 1: something came; 0: nothing there now; -1: the connection
+ * has ended or broken (frames that came before are still given by tcp_next). */
+int tcp_fill(struct tcp *);
+
+enum tcp_next {
+    TCP_MORE,           /* nothing complete yet: tcp_fill, or wait */
+    TCP_CHALLENGED,     /* client: link.peer_id is known now */
+    TCP_FRAME,          /* *m and *value; see tcp_next */
+    TCP_BAD,            /* does not verify, malformed or out of memory: close it (W6) */
+};
+
+/* The next complete frame. m's spans are valid until the next tcp_next or tcp_fill;
+ * *value is a reference, the caller's (NULL: none). */
+enum tcp_next tcp_next(struct tcp *, uint64_t wall_ms, struct message *m, struct blob **value);
+
+/* The request id whose value is coming in right now; 0: none. */
+static inline uint64_t tcp_arriving(const struct tcp *c)
+{
+    return c->reading == TCP_VALUE ? c->message.request_id : 0;
+}
+
+/* A frame has begun and is not complete. */
+static inline bool tcp_is_within(const struct tcp *c)
+{
+    return c->reading == TCP_VALUE || c->in_at < c->in_end;
+}
+
+/* Seal and queue. Returns 0, ERR_FULL (QUEUED_BYTES_MAX would be exceeded: a slow reader),
+ * ERR_TOO_BIG, ERR_NOMEM; nothing is then queued. Borrows everything. */
+int tcp_queue(struct tcp *, struct message *, struct blob *value, uint64_t wall_ms);
+
+/* Write what is queued. 1: all gone; 0: the socket is full, wait until it is writable;
+ * -1: broken. */
+int tcp_flush(struct tcp *);
+static inline bool tcp_wants_write(const struct tcp *c) { return !list_empty(&c->chunks); }
+
+#endif
