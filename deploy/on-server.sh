@@ -112,7 +112,7 @@ process_up()
     # the variables of the release and of nothing else
     (
         cd "$folder/$1"
-        mapfile -t settings <.env
+        mapfile -t settings < <(grep -hvE '^(#|$)' app.env .env)
         env -i HOME="${HOME:-/root}" PATH="$PATH" "${settings[@]}" \
             "$python" -m gunicorn -c gunicorn.conf.py --daemon \
             --pid "$folder/gunicorn.pid" --error-logfile "$folder/gunicorn.log" --capture-output >&2

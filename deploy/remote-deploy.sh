@@ -8,6 +8,7 @@
 #
 #     --engine compose|process   containers (the default), or gunicorn without any
 #     --send-image               send the local image over ssh instead of pulling it there
+#     --env-file FILE            the application's own settings, NAME=value lines
 #     --wheel FILE               process: install this wheel into a new environment
 #     --dry-run                  check everything, change nothing
 #
@@ -45,6 +46,7 @@ die()
 engine=compose
 send_image=
 wheel=
+env_file=
 dry_run=
 hosts=()
 while [ $# -gt 0 ]; do
@@ -52,6 +54,7 @@ while [ $# -gt 0 ]; do
     --engine) engine=${2:-} && shift ;;
     --send-image) send_image=yes ;;
     --wheel) wheel=${2:-} && shift ;;
+    --env-file) env_file=${2:-} && shift ;;
     --dry-run) dry_run=yes ;;
     -h | --help) sed -n '2,/^set -e/{/^#/s/^# \{0,1\}//p}' "$0" && exit 0 ;;
     -*) die "unknown option '$1', see --help" ;;
@@ -90,6 +93,11 @@ HEALTH_SECONDS=${HEALTH_SECONDS:-60}
 case $engine in compose | process) ;; *) die "--engine got '$engine', takes compose or process" ;; esac
 [ "$engine" = process ] || [ -n "$IMAGE" ] || die "IMAGE is not set, takes the image to run"
 [ -z "$wheel" ] || [ -f "$wheel" ] || die "--wheel got '$wheel', takes a file"
+if [ -n "$env_file" ]; then
+    [ -f "$env_file" ] || die "--env-file got '$env_file', takes a file"
+    wrong=$(grep -nvE '^[A-Za-z_][A-Za-z0-9_]*=|^#|^$' "$env_file" | head -n 1 | cut -d: -f1) || true
+    [ -z "$wrong" ] || die "--env-file: line $wrong of $env_file is not NAME=value"
+fi
 number WEB_PORT "$WEB_PORT" 1 65535
 number WEB_CONCURRENCY "$WEB_CONCURRENCY" 1 256
 number HEALTH_SECONDS "$HEALTH_SECONDS" 1 3600
@@ -222,6 +230,7 @@ send()
     local next
     next=$(printf %q "${folder[$1]}/next")
     environment "$1" | on "$1" "umask 077 && rm -rf $next && mkdir -p $next && cat >$next/.env"
+    { [ -z "$env_file" ] || cat "$env_file"; } | on "$1" "umask 077 && cat >$next/app.env"
     tar -C "$here" -cf - compose.prod.yaml gunicorn.conf.py | on "$1" "umask 077 && tar -C $next -xf -"
     [ -z "$wheel" ] || tar -C "$(dirname "$wheel")" -cf - "$(basename "$wheel")" | on "$1" "tar -C $next -xf -"
     [ -z "$send_image" ] || docker save "$IMAGE" | on "$1" "cat >$next/image.tar"

@@ -14,6 +14,7 @@ setup()
     fi
     cp "$ROOT/deploy/compose.prod.yaml" "$BATS_TEST_TMPDIR/"
     cd "$BATS_TEST_TMPDIR" || return
+    echo "OWN_SETTING=something" >app.env
 }
 
 # what a person asks of the rendering, whichever command made it: "host:port->port/protocol"
@@ -55,6 +56,7 @@ END
     [ "$status" -eq 0 ]
     grep -qx '0.0.0.0:8000->8000/tcp' <<<"$output"
     grep -qx 'ENABLE_PEERS=false' <<<"$output"
+    grep -qx 'OWN_SETTING=something' <<<"$output"
     grep -qx 'read_only True' <<<"$output"
     [ "$(grep -c '^127.0.0.1:79' <<<"$output")" -eq 10 ]
     [ "$(grep -c -- '->' <<<"$output")" -eq 11 ]

@@ -89,6 +89,18 @@ nothing_changed()
     env_of 1 | grep -qx PEER_ALLOW_CIDR=10.77.0.0/24,172.31.77.0/24
 }
 
+@test "the application's own settings travel in a file of their own" {
+    printf '# ours\nDATABASE_URL=postgres://db/x\n' >"$BATS_TEST_TMPDIR/own.env"
+    run deploy --env-file "$BATS_TEST_TMPDIR/own.env" "$ONE"
+    [ "$status" -eq 0 ]
+    grep -qx 'DATABASE_URL=postgres://db/x' "$(server_home 1)/peerage/current/app.env"
+    [ "$(stat -c %a "$(server_home 1)/peerage/current/app.env")" = 600 ]
+    echo "no assignment" >>"$BATS_TEST_TMPDIR/own.env"
+    run deploy --env-file "$BATS_TEST_TMPDIR/own.env" "$ONE"
+    [ "$status" -eq 1 ]
+    [[ $output == *"line 3 of "*" is not NAME=value" ]]
+}
+
 @test "failed health: back to the release before, and the next server is left alone" {
     deploy "$ONE" "$TWO"
     IMAGE=registry.example/app:sick-2 run deploy "$ONE" "$TWO"
