@@ -23,7 +23,6 @@ struct seal_session {
     uint8_t value_random[FRAME_RANDOM_BYTES];
     uint64_t value_counter;
     uint8_t value_bound[SEAL_TAG_AEAD_BYTES];
-    uint8_t fields[HEAD_BYTES_MAX];     /* decrypted, until its tag is known to be good */
 };
 
 static int hex_digit(uint8_t c)
@@ -150,6 +149,7 @@ static bool open_with(struct seal_session *s, const struct seal_key *key, const 
                       uint8_t *head, struct span bound)
 {
     size_t clear = f->head_bytes - seal_tag_bytes(s->seal->mode);
+    uint8_t fields[HEAD_BYTES_MAX];
 
     if (s->seal->mode == FRAME_HMAC) {
         uint8_t tag[HMAC_BYTES];
@@ -160,9 +160,9 @@ static bool open_with(struct seal_session *s, const struct seal_key *key, const 
     struct xchacha_nonce nonce = {key->aead, f->random, f->counter};
     struct span sealed = span_of(head + FRAME_FIXED_BYTES, f->head_bytes - FRAME_FIXED_BYTES);
     if (!xchacha_decrypt(&s->cipher, nonce, span_of(head, FRAME_FIXED_BYTES), bound, sealed,
-                         s->fields))
+                         fields))
         return false;
-    memcpy(head + FRAME_FIXED_BYTES, s->fields, clear - FRAME_FIXED_BYTES);
+    memcpy(head + FRAME_FIXED_BYTES, fields, clear - FRAME_FIXED_BYTES);
     expect_value(s, f, key->aead, head);
     return true;
 }
