@@ -10,9 +10,9 @@
 
 #define SECRET_BYTES 32u
 
-/* The nonces of one sender are one random's, so the two constants are the same thing. */
-static_assert(FRAME_RANDOM_BYTES == XCHACHA_RANDOM_BYTES, "a frame's random fits the cipher");
-static_assert(SEAL_TAG_AEAD_BYTES == XCHACHA_TAG_BYTES, "the frame has room for the cipher's tag");
+/* A frame's nonce is the cipher's, and so is its tag. */
+static_assert(FRAME_RANDOM_BYTES == XCHACHA_RANDOM_BYTES, "the random");
+static_assert(SEAL_TAG_AEAD_BYTES == XCHACHA_TAG_BYTES, "the tag");
 
 struct seal_session {
     const struct seal *seal;
