@@ -217,10 +217,14 @@ uint64_t delete_id_of(struct serve *s, struct span key, struct span channel, uin
     return id;
 }
 
-/* While the deletes it should remember don't fit, a node keeps nothing (D1). */
+/* While the deletes it should remember don't fit, a node keeps nothing (D1). Nor does one
+ * that warms: until the news of it has reached them all, a delete may not reach it. */
 bool may_store(struct serve *s, uint64_t now_ms)
 {
-    if (deletes_count(s->deletes) == 0 || !deletes_full(s->deletes, now_ms))
+    const struct view *v = s->view;
+    bool known = !v || v->self < 0 || v->members[v->self].contends || v->phase != PHASE_WARMING;
+
+    if (known && (deletes_count(s->deletes) == 0 || !deletes_full(s->deletes, now_ms)))
         return true;
     s->stats.stored_refused++;
     return false;

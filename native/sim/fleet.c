@@ -318,7 +318,8 @@ static void transmit_message(struct fleet *f, uint64_t conn, const struct messag
 
     effects_init(&fx);
     effects_answer(&fx, conn, m, value);
-    transmit(f, EVENT_REQUEST, conn, &fx.at[0]);
+    if (fx.count)               /* else out of memory: to the protocol a lost frame */
+        transmit(f, EVENT_REQUEST, conn, &fx.at[0]);
     effects_deinit(&fx);
 }
 
@@ -427,6 +428,9 @@ static void drive(struct fleet *f, struct asker *a, enum query_step step, struct
     bool thread = a->how & FLEET_THREAD;
 
     serve_peer(s, &a->query.verdict_of, a->query.verdict, f->now_ms);
+    /* What its connection still brings is for nobody: the query is over. */
+    if (a->conn && step != QUERY_SEND && step != QUERY_WAIT)
+        conn_of(f, a->conn)->asker = NULL;
     switch (step) {
     case QUERY_SEND:
         send_question(f, a);
