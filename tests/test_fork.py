@@ -59,7 +59,7 @@ def test_a_node_that_is_killed_while_its_child_lives_refuses_connections(fleet, 
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program], text=True, stdout=subprocess.PIPE, start_new_session=True,
-        env={**peer_env(), "PYTHONPATH": os.path.dirname(__file__)},
+        env={**peer_env(), "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])},
     )  # fmt: skip
     try:
         address = process.stdout.readline().strip()

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -25,7 +26,7 @@ class Worker:
         self.log = log
         with open(log, "ab") as errors:
             self.process = subprocess.Popen(
-                command, env={**env, "PYTHONPATH": str(TESTS)}, text=True, bufsize=1,
+                command, env={**env, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}, text=True, bufsize=1,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         self.lock = threading.Lock()

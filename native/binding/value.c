@@ -213,7 +213,10 @@ static PyObject *answer_load(const struct state *st, const struct peerage_answer
 PyObject *value_answer(const struct state *st, peerage *p, const void *key, size_t key_bytes,
                        struct peerage_answer *a, bool pickle)
 {
-    switch (a->kind) {
+    /* an error that is kept for a while is answered as it was the first time */
+    int kind = a->kind == PEERAGE_VALUE && a->value_type == PEERAGE_ERROR ? PEERAGE_FAILED : a->kind;
+
+    switch (kind) {
     case PEERAGE_VALUE: {
         PyObject *items[] = {
             value_take(st, p, key, key_bytes, a, pickle),
