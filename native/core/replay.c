@@ -23,6 +23,7 @@ struct session {
     uint8_t random[FRAME_RANDOM_BYTES];
     uint64_t counter_max;
     uint64_t sent_ms_max;
+    uint64_t floor_ms;      /* what was sent until then may have been seen before it began */
     uint64_t seen[WORDS];   /* a ring: bit c % 64 of word (c / 64) % WORDS */
 };
 
@@ -31,8 +32,7 @@ struct replay {
     size_t count;
     uint8_t hash_key[16];
     unsigned hand;              /* the chain that is looked through next */
-    uint64_t forgotten_ms;      /* no session may begin at or below this sender time */
-    bool forgot;                /* `forgotten_ms` means something */
+    uint64_t forgotten_ms;      /* highest sender time of any session forgotten; only rises */
     uint64_t expires_ms_min;    /* no session expires before; 0 when not known */
 };
 
@@ -78,7 +78,6 @@ static void forget_expired(struct replay *r, unsigned chain, uint64_t wall_ms)
             continue;
         }
         r->forgotten_ms = max_u64(r->forgotten_ms, s->sent_ms_max);
-        r->forgot = true;
         r->count--;
         *at = s->next;
         mem_free(s);
@@ -147,10 +146,10 @@ enum verdict replay_check(struct replay *r, const struct frame *f, uint64_t wall
             break;
     }
     if (!s) {
-        /* Room first: making it is what may forget this very sender. */
+        /* Room first: making it may forget more. */
         if (!make_room(r, wall_ms))
             return VERDICT_FULL;
-        if (r->forgot && f->sent_ms <= r->forgotten_ms)
+        if (f->sent_ms <= r->forgotten_ms)
             return VERDICT_REPLAY;
         if (!(s = mem_zalloc(sizeof *s)))
             return VERDICT_FULL;
@@ -158,12 +157,13 @@ enum verdict replay_check(struct replay *r, const struct frame *f, uint64_t wall
         memcpy(s->random, f->random, sizeof s->random);
         s->counter_max = f->counter;
         s->sent_ms_max = f->sent_ms;
+        s->floor_ms = r->forgotten_ms;
         s->next = r->chains[chain];
         r->chains[chain] = s;
         r->count++;
         r->expires_ms_min = min_u64(r->expires_ms_min, expires_ms(s));
     }
-    if (!mark(s, f->counter))
+    if (f->sent_ms <= s->floor_ms || !mark(s, f->counter))
         return VERDICT_REPLAY;
     s->sent_ms_max = max_u64(s->sent_ms_max, f->sent_ms);
     return VERDICT_OK;

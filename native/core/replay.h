@@ -7,9 +7,10 @@
  *
  * The clock may still step back, and bring the frames of a forgotten session within the
  * 30 s again. So what never goes back here is not a clock but the highest sender time
- * that was ever forgotten: a session unknown here may only begin above it. That refuses
- * the same frames as a clock that never goes back, and does not leave a node deaf for
- * an hour whose clock had been an hour ahead.
+ * that was ever forgotten: a session takes no frame from at or before what had been
+ * forgotten when it began, so none that an earlier window of the same sender has seen.
+ * That is as safe as a clock that never goes back, and does not leave a node deaf for an
+ * hour whose clock had been an hour ahead.
  */
 #ifndef PEERAGE_REPLAY_H
 #define PEERAGE_REPLAY_H

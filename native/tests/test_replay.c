@@ -158,6 +158,24 @@ static void a_clock_that_steps_back_opens_nothing(void **state)
     replay_free(r);
 }
 
+/* Found by fuzzing: the forgotten session begins anew, honestly, and the clock steps back
+ * only then. Its new window has not seen what its old one had. */
+static void a_session_begun_anew_takes_nothing_from_before(void **state)
+{
+    struct replay *r = replay_new(hash_key);
+    const uint64_t later = NOW + CLOCK_SKEW_MS_MAX + 10000;
+
+    (void)state;
+    assert_int_equal(check_at(r, 1, 5, NOW, NOW), VERDICT_OK);
+    for (uint64_t c = 1; c <= 4096; c++)
+        assert_int_equal(check_at(r, 2, c, later, later), VERDICT_OK);
+    assert_int_equal(check_at(r, 1, 11, later, later), VERDICT_OK);
+    assert_int_equal(check_at(r, 1, 5, NOW, NOW + 20000), VERDICT_REPLAY);
+    assert_int_equal(check_at(r, 1, 6, NOW, NOW + 20000), VERDICT_REPLAY);
+    assert_int_equal(check_at(r, 1, 12, later, later), VERDICT_OK);
+    replay_free(r);
+}
+
 static void what_has_expired_is_given_back(void **state)
 {
     struct replay *r = replay_new(hash_key);
@@ -200,6 +218,7 @@ int main(void)
         cmocka_unit_test(a_full_table_refuses_and_evicts_nobody),
         cmocka_unit_test(a_replay_is_refused_until_the_clock_refuses_it),
         cmocka_unit_test(a_clock_that_steps_back_opens_nothing),
+        cmocka_unit_test(a_session_begun_anew_takes_nothing_from_before),
         cmocka_unit_test(what_has_expired_is_given_back),
         cmocka_unit_test(no_memory_counts_as_full),
     };
