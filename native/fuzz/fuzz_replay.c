@@ -23,7 +23,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *in, size_t bytes)
 
     if (!r)
         abort();
-    memset(accepted, 0, sizeof accepted);
     for (size_t i = 0; i + 4 <= bytes; i += 4) {
         /* The clock: forward in steps, and sometimes back. */
         uint8_t clock = in[i];
@@ -52,6 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *in, size_t bytes)
     }
     if (most > SESSIONS_MAX || most > SENDERS)
         abort();
+    for (size_t i = 0; i + 4 <= bytes; i += 4)      /* cheaper than all of it */
+        accepted[in[i + 1] % SENDERS][(uint32_t)(in[i + 2] << 8 | in[i + 3]) % COUNTERS] = 0;
     replay_free(r);
     return 0;
 }
