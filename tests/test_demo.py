@@ -275,7 +275,7 @@ def test_every_endpoint_loads_once_and_says_where_its_answer_came_from(worker, u
     stamp = recorded.find_stamp(body)
     assert stamp is not None
     # The header is the application's word, the stamp the upstream's: they differ by the parsing.
-    assert abs(int(headers["peerage-age-ms"]) - (time.monotonic() - stamp.at) * 1000) < 150
+    assert abs(int(headers["peerage-age-ms"]) - (time.monotonic() - stamp.at) * 1000) < 250
     assert headers["demo-worker"] == "w0.0"
     assert "default-src 'none'" in headers["content-security-policy"]
 
@@ -300,7 +300,7 @@ def test_no_body_outlives_its_page(worker):
             assert stamp is not None
             ages.append(time.monotonic() - stamp.at)
             serials.add(stamp.serial)
-    assert max(ages) < 2.25
+    assert max(ages) < 3        # one that outlived it would reach twice the TTL
     assert len(serials) <= 4
 
 
