@@ -19,6 +19,8 @@
 #define VERSION_JUMP_MAX (1u << 16)                     /* M6 */
 #define FUTURE_MS_MAX 60000u                            /* M6 */
 #define OBSERVER_TOMBSTONE_MS 60000u
+#define TABLE_NEWS_MAX 40u          /* of a table, passed on: a datagram's worth */
+#define BACKLOG_MIN 100u            /* news queued, three datagrams' worth: gossip is behind */
 #define NEWS_S_MAX 10u              /* a death this old is hearsay */
 #define SWEEP_EVERY_MS 10000u
 #define LEAVE_TOLD_MAX 64u
@@ -113,6 +115,7 @@ struct heard {
     struct addr source;
     uint64_t node_id;
     bool table;                 /* a page or welcome: its dead are hearsay */
+    uint32_t passed_on;         /* how much of a table was */
     bool accused;               /* out: something in it accuses us */
     uint32_t accuser;           /* the sender's record, MEMBER_NONE if unknown */
 };

@@ -191,6 +191,21 @@ static bool acceptable(struct swim *s, uint64_t wall_ms, const struct update *u,
     return true;
 }
 
+/* Pass on what we have learned. From a table only some: a page may bring a
+ * thousand, whose sources gossip them already, and they would crowd out what is
+ * new. A newcomer's first table is news to nobody. */
+static void pass_on(struct swim *s, uint32_t i, struct heard *from)
+{
+    if (!from->table
+        || (s->phase != SWIM_PHASE_LOOKING && from->passed_on++ < TABLE_NEWS_MAX))
+        gossip_queue(&s->gossip, &s->members, i);
+}
+
+static uint32_t since(uint64_t now_ms, const struct update *u)
+{
+    return stamp(now_ms) - (uint32_t)min_u64(u->age_s, stamp(0));
+}
+
 static uint64_t tombstone_ms(const struct swim *s, uint8_t flags)
 {
     /* An observer leaves none that counts; a minute's keeps a stale page from
@@ -210,7 +225,7 @@ static void hear_of_stranger(struct swim *s, uint64_t now_ms, const struct updat
     if (st.state >= SWIM_DEAD) {
         if ((uint64_t)u->age_s * 1000 >= tombstone_ms(s, st.flags))
             return;
-        st.since_s = stamp(now_ms) - u->age_s;
+        st.since_s = since(now_ms, u);
     } else {
         st.state = SWIM_ALIVE;
     }
@@ -226,9 +241,7 @@ static void hear_of_stranger(struct swim *s, uint64_t now_ms, const struct updat
             gossip_queue(&s->gossip, &s->members, i);
         return;
     }
-    /* A newcomer's first table is news to nobody else. */
-    if (!from->table || s->phase != SWIM_PHASE_LOOKING)
-        gossip_queue(&s->gossip, &s->members, i);
+    pass_on(s, i, from);
     out->news |= SWIM_NEWS_MEMBERS;
     swim_log(out, SWIM_LOG_JOINED, &u->addr, st.node_id, 0, st.started_ms);
     if (u->s.state == SWIM_SUSPECT)
@@ -237,7 +250,7 @@ static void hear_of_stranger(struct swim *s, uint64_t now_ms, const struct updat
 
 /* The record becomes what the update says, which is newer. */
 static void adopt(struct swim *s, uint64_t now_ms, uint32_t i, const struct update *u,
-                  struct swim_out *out)
+                  struct heard *from, struct swim_out *out)
 {
     struct member *m = members_at(&s->members, i);
     struct standing st = u->s;
@@ -250,9 +263,9 @@ static void adopt(struct swim *s, uint64_t now_ms, uint32_t i, const struct upda
 
     s->merged++;
     if (st.state >= SWIM_DEAD) {
-        st.since_s = stamp(now_ms) - u->age_s;
+        st.since_s = since(now_ms, u);
         become(s, i, &st);
-        gossip_queue(&s->gossip, &s->members, i);
+        pass_on(s, i, from);
         if (was_live) {
             s->stats.deaths += st.state == SWIM_DEAD;
             out->news |= SWIM_NEWS_MEMBERS;
@@ -266,7 +279,7 @@ static void adopt(struct swim *s, uint64_t now_ms, uint32_t i, const struct upda
         st.state = SWIM_ALIVE;
         st.since_s = 0;
         become(s, i, &st);
-        gossip_queue(&s->gossip, &s->members, i);
+        pass_on(s, i, from);
         if (visible || !was_live)
             out->news |= SWIM_NEWS_MEMBERS;
         if (restarted && was_live)
@@ -283,15 +296,17 @@ static void adopt(struct swim *s, uint64_t now_ms, uint32_t i, const struct upda
 }
 
 /* Who keeps this table shall hear what we know better. */
-static void tell_table(struct swim *s, uint32_t i, const struct update *u)
+static void tell_table(struct swim *s, uint32_t i, const struct update *u, struct heard *from)
 {
     struct member *m = members_at(&s->members, i);
     if (m->state == SWIM_DEAD && u->s.state <= SWIM_SUSPECT) {
         if (m->marks & MARK_CONTESTED)
             return;
         m->marks |= MARK_CONTESTED;
+        gossip_queue(&s->gossip, &s->members, i);
+    } else {
+        pass_on(s, i, from);
     }
-    gossip_queue(&s->gossip, &s->members, i);
 }
 
 /* The same start, the same version. */
@@ -310,11 +325,11 @@ static void hear_again(struct swim *s, uint64_t now_ms, uint32_t i, const struct
         return;
     }
     if (u->s.state > m->state && !(m->state == SWIM_DEAD && u->s.state == SWIM_LEFT)) {
-        adopt(s, now_ms, i, u, out);
+        adopt(s, now_ms, i, u, from, out);
         return;
     }
     if (from->table && u->s.state <= SWIM_SUSPECT && m->state >= SWIM_DEAD)
-        tell_table(s, i, u);
+        tell_table(s, i, u, from);
 }
 
 void swim_merge(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct update *u,
@@ -350,7 +365,7 @@ void swim_merge(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct 
         newer = u->s.version > m->version ? 1 : -1;
     if (newer < 0) {
         if (from->table)
-            tell_table(s, i, u);
+            tell_table(s, i, u, from);
         return;
     }
     struct update mild = *u;
@@ -363,7 +378,7 @@ void swim_merge(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct 
         mild.accusers[0] = host_of(&u->addr);   /* not a witness of its own */
     }
     if (newer > 0)
-        adopt(s, now_ms, i, &mild, out);
+        adopt(s, now_ms, i, &mild, from, out);
     else
         hear_again(s, now_ms, i, &mild, from, out);
 }

@@ -7,14 +7,15 @@
  *
  * A pull request carries the digests of the 64 buckets into which addresses
  * hash; pages hold the buckets that differ, whole. What the page lacks or has
- * older is gossiped back, so a pull mends both sides.
+ * older is gossiped back, up to a datagram's worth, so a pull mends both sides;
+ * whoever lacks more will pull itself.
  *
  *     request   version u8 | bucket digest u64 x 64
  *     page      version u8 | whole buckets u64 (a bit each) | update ...
  */
 #include "swim_core.h"
 
-#define MISMATCHES_MIN 4u
+#define MISMATCHES_MIN 3u
 #define REQUEST_BYTES (1 + 8 * DIGEST_BUCKETS)
 
 void swim_pull_start(struct swim *s, uint64_t now_ms, const struct addr *addr, uint64_t node_id,
@@ -45,7 +46,9 @@ void swim_digest_heard(struct swim *s, uint64_t now_ms, uint32_t sender, uint64_
     }
     if (s->mismatches++ == 0)
         s->mismatch_ms = now_ms;
-    if (now_ms - s->mismatch_ms < s->pull_wait_ms || s->mismatches < MISMATCHES_MIN
+    /* A gossip queue that grows longer than it is sent won't do it in time. */
+    uint64_t wait_ms = s->gossip.count < BACKLOG_MIN ? s->pull_wait_ms : s->pull_wait_ms / 8;
+    if (now_ms - s->mismatch_ms < wait_ms || s->mismatches < MISMATCHES_MIN
         || sender == MEMBER_NONE)
         return;
     const struct member *m = members_at(&s->members, sender);
@@ -147,11 +150,14 @@ enum swim_verdict swim_page_merge(struct swim *s, uint64_t now_ms, uint64_t wall
     swim_reckon(s, now_ms);
     if (r.failed || s->phase == SWIM_PHASE_GONE)
         return r.failed ? SWIM_MALFORMED : SWIM_GONE;
-    for (uint32_t i = members_from(t, 1); i != MEMBER_NONE; i = members_from(t, i + 1)) {
+    for (uint32_t i = members_from(t, 1);
+         i != MEMBER_NONE && from.passed_on < TABLE_NEWS_MAX; i = members_from(t, i + 1)) {
         const struct member *m = members_at(t, i);
-        if (!(m->marks & MARK_SEEN) && member_is_live(m)
-            && (whole >> members_bucket(&m->addr) & 1))
-            gossip_queue(&s->gossip, t, i);
+        if ((m->marks & MARK_SEEN) || !member_is_live(m)
+            || !(whole >> members_bucket(&m->addr) & 1))
+            continue;
+        from.passed_on++;
+        gossip_queue(&s->gossip, t, i);
     }
     swim_reckon(s, now_ms);
     return SWIM_OK;
