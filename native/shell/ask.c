@@ -199,6 +199,7 @@ static bool send(struct asking *a, enum query_step *step, int *error)
     gathered_clear(&a->got);
     a->request_id = m.request_id = a->c->next_request_id++;
     query_fill(&a->query, a->asked_ms, &m);
+    count(&a->p->counters.requests);
     count(&a->p->counters.frames_out);
     if (tcp_queue(a->c, &m, NULL, clock_wall_ms()) < 0 || tcp_flush(a->c) < 0) {
         bool reused = a->c->reused;

@@ -159,11 +159,9 @@ bool gathered_add(struct gathered *g, const struct message *m, struct blob *valu
 {
     uint8_t *key = NULL;
 
-    if (!value)
-        value = blob_new(0);
     if (m->key.bytes)
         key = mem_alloc(m->key.bytes);
-    if (!value || (m->key.bytes && !key) || !grow(g)) {
+    if ((m->key.bytes && !key) || !grow(g)) {
         blob_unref(value);
         mem_free(key);
         return false;

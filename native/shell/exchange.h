@@ -33,7 +33,7 @@ struct gathered {
 
 void gathered_init(struct gathered *);
 void gathered_clear(struct gathered *);     /* unrefs and frees; ready for another answer */
-/* Takes `value` in any case (NULL: of no bytes). False: out of memory, or too many. */
+/* Takes `value` in any case. False: out of memory, or too many. */
 bool gathered_add(struct gathered *, const struct message *, struct blob *value);
 
 /* As an answer to the asker itself. Refs the blob. */

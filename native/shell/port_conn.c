@@ -98,6 +98,7 @@ static bool queue(struct port_conn *k, struct port_question *q)
     gathered_clear(&q->got);
     q->request_id = m.request_id = k->c->next_request_id++;
     query_fill(&q->query, q->asked_ms, &m);
+    count(&node_of(k)->counters.requests);
     count(&node_of(k)->counters.frames_out);
     return tcp_queue(k->c, &m, NULL, clock_wall_ms()) == 0;
 }

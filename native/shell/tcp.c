@@ -204,6 +204,21 @@ static enum tcp_next take_value(struct tcp *c)
     return TCP_FRAME;
 }
 
+/* These carry a value, and one of no bytes leaves no trace on the wire. */
+static bool carries_value(const struct message *m)
+{
+    switch (m->kind) {
+    case MESSAGE_VALUE:
+    case MESSAGE_FAILED:
+    case MESSAGE_LOADED:
+    case MESSAGE_RAISED:
+    case MESSAGE_PUSH:
+        return true;
+    default:
+        return m->flags & MESSAGE_SET;
+    }
+}
+
 enum tcp_next tcp_next(struct tcp *c, uint64_t wall_ms, struct message *m, struct blob **value)
 {
     enum tcp_next next = TCP_MORE;
@@ -217,6 +232,8 @@ enum tcp_next tcp_next(struct tcp *c, uint64_t wall_ms, struct message *m, struc
         next = take_value(c);
     if (next != TCP_FRAME)
         return next;
+    if (!c->value && carries_value(&c->message) && !(c->value = blob_new(0)))
+        return bad(c, VERDICT_OK);
     c->frames_in++;
     *m = c->message;
     *value = c->value;

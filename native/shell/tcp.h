@@ -56,7 +56,7 @@ enum tcp_next {
 };
 
 /* The next complete frame. m's spans are valid until the next tcp_next or tcp_fill;
- * *value is a reference, the caller's (NULL: none). */
+ * *value is a reference, the caller's (NULL: the kind carries none). */
 enum tcp_next tcp_next(struct tcp *, uint64_t wall_ms, struct message *m, struct blob **value);
 
 /* The request id whose value is coming in right now; 0: none. */
