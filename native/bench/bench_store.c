@@ -274,6 +274,7 @@ struct trace {
     unsigned scan_every;    /* asks between two scans, 0: none */
     unsigned scan_length;
     unsigned loop;          /* not Zipf: this many objects in turn */
+    unsigned drift_every;   /* asks until the popular are others by 1%, 0: never */
     bool sizes;             /* 50 to 4,000 bytes instead of 100 */
 };
 
@@ -307,6 +308,8 @@ static uint32_t *make_trace(const struct trace *t)
             else
                 high = middle;
         }
+        if (t->drift_every)
+            low += n / t->drift_every * 997;
         /* Popularity and number have nothing to do with each other. */
         asks[n] = (uint32_t)((low * UINT64_C(2654435761)) % (OBJECTS / 2));
     }
@@ -317,12 +320,14 @@ static uint32_t *make_trace(const struct trace *t)
 static void measure_ratio(void)
 {
     static const struct trace traces[] = {
-        {"zipf 0.8", 0.8, 0, 0, 0, false},
-        {"zipf 1.0", 1.0, 0, 0, 0, false},
-        {"zipf 1.2", 1.2, 0, 0, 0, false},
-        {"zipf 1.0, sizes differ", 1.0, 0, 0, 0, true},
-        {"zipf 1.0 with scans", 1.0, 20000, 20000, 0, false},
-        {"loop of 1.1 times the room", 0, 0, 0, 11000, false},
+        {"zipf 0.8", 0.8, 0, 0, 0, 0, false},
+        {"zipf 1.0", 1.0, 0, 0, 0, 0, false},
+        {"zipf 1.2", 1.2, 0, 0, 0, 0, false},
+        {"zipf 1.0, sizes differ", 1.0, 0, 0, 0, 0, true},
+        {"zipf 1.0 with scans", 1.0, 20000, 20000, 0, 0, false},
+        {"loop of 1.1 times the room", 0, 0, 0, 11000, 0, false},
+        {"loop of 2 times the room", 0, 0, 0, 20000, 0, false},
+        {"zipf 1.0, drifting", 1.0, 0, 0, 0, 2000, false},
     };
     static uint8_t value[4096];
 

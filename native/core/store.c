@@ -1,15 +1,24 @@
-/* The node's entries (see store.h). Three structures hold each entry:
+/* The node's entries (see store.h). Structures that hold an entry:
  *
- *   queue      SIEVE's: insertion order, oldest first, and a hand that walks from old to
- *              new. A hit sets one bit; the hand clears bits and evicts the first entry
- *              that has none (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024).
- *              We deviate in two ways: what is past its stale time goes whatever its bit,
- *              and the hand passes at most HAND_STEPS_MAX entries for one eviction, because
- *              a hand that crosses a million hot entries would be a pause.
+ *   window     who came lately, oldest first
+ *   main       SIEVE's queue: oldest first, and a hand that walks from old to new. A hit
+ *              sets one bit; the hand clears bits and stops at the first entry that has none
+ *              (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024)
  *   keys       a table from the key's hash to its entry
  *   channels   a table from the channel's hash to one entry of it, the leader; the others
  *              hang on a ring. So a channel goes without a walk, and most channels, which
  *              have one entry, cost one slot.
+ *
+ * Eviction. SIEVE alone loses to a scan or a loop larger than the store, which it keeps
+ * letting in. So everything enters by the window, which has WINDOW_PERCENT of the bytes, and
+ * is let into main only if it was asked for more often than the one it would displace, which
+ * a sketch remembers (W-TinyLFU with a SIEVE for its main queue; see store_sketch.h). Three
+ * deviations:
+ *   - a hit is added to the sketch only if it is the first since the hand passed. So hits
+ *     touch nothing but their entry, and by bench_store it chooses no worse;
+ *   - what is past its stale time goes first, whatever its hits;
+ *   - the hand passes HAND_STEPS_MAX entries at most for one eviction, because a hand that
+ *     crosses a million hot entries would be a pause.
  *
  * A hit reads two lines that are not in the processor's cache: one of the table (see
  * store_table.h) and the entry. Names are hashed under a random key (see siphash.h).
@@ -20,14 +29,22 @@
 #include "limits.h"
 #include "mem.h"
 #include "siphash.h"
+#include "store_sketch.h"
 #include "store_table.h"
 
 #define HAND_STEPS_MAX 256u
+/* More is better where the popular change, less in loops: see bench_store. */
+#define WINDOW_PERCENT 8u
+/* Nobody competes in a smaller window (unless it has half of the bytes): where values are
+ * large, the one just loaded must not be gone with the next. */
+#define WINDOW_ENTRIES_MIN 32u
+#define SETTLE_STEPS_MAX 4u
+#define RESERVE_STEP_BYTES 1024u
 #define REMOVALS_MAX 1024u      /* of one call: the lock is short */
 #define MALLOC_BYTES 8u         /* what the heap adds to a block, before rounding to 16 */
 
 struct entry {
-    struct list queue;          /* in store.queue */
+    struct list queue;          /* in store.window or store.main */
     struct list ring;           /* the channel's other entries; alone: itself */
     uint64_t channel_hash;
     uint64_t stored_ms;
@@ -35,6 +52,7 @@ struct entry {
     uint32_t hash;              /* low half of the key's; the tag is its high byte */
     unsigned key_bytes : 11, value_bytes : 11, value_type : 4;
     unsigned visited : 1;
+    unsigned in_window : 1;
     unsigned leads : 1;         /* it stands in `channels` for its ring */
     unsigned has_blob : 1;      /* the tail is {blob, key}, else {key, value} */
     uint8_t tail[];
@@ -49,8 +67,12 @@ _Static_assert(VALUE_TYPE_COUNT <= 16, "4 bits");
 struct store {
     struct siphash_key hash_key;
     struct table keys, channels;
-    struct list queue;          /* oldest first */
-    struct list *hand, *sweep;  /* the entry to look at next, or &queue: start at the oldest */
+    struct sketch sketch;       /* made when the store is nearly full: before, nobody competes */
+    uint64_t reserve;           /* bytes that are kept free for it to grow */
+    struct list window, main;   /* oldest first */
+    struct list *hand;          /* the entry of main to look at next, or &main: start at the oldest */
+    uint32_t sweep;             /* the bucket of `keys` to look at next */
+    uint64_t window_entries, window_bytes;
     uint64_t entry_bytes, bytes_max, evicted, expired;
 };
 
@@ -160,8 +182,9 @@ struct store *store_new(size_t bytes_max, const uint8_t hash_key[16])
         return NULL;
     s->hash_key = siphash_key_of(hash_key);
     s->bytes_max = bytes_max;
-    list_init(&s->queue);
-    s->hand = s->sweep = &s->queue;
+    list_init(&s->window);
+    list_init(&s->main);
+    s->hand = &s->main;
     bool ok = table_init(&s->keys, key_hash_of, s);
     ok &= table_init(&s->channels, channel_hash_of, s);
     if (!ok) {
@@ -175,25 +198,29 @@ void store_free(struct store *s)
 {
     if (!s)
         return;
-    LIST_FOREACH_SAFE(&s->queue, l) {
+    list_move_all(&s->main, &s->window);
+    LIST_FOREACH_SAFE(&s->main, l) {
         struct entry *e = entry_of_queue(l);
         blob_unref(blob_of(e));
         mem_free(e);
     }
     table_deinit(&s->keys);
     table_deinit(&s->channels);
+    sketch_deinit(&s->sketch);
     mem_wipe(&s->hash_key, sizeof s->hash_key);
     mem_free(s);
 }
 
 static uint64_t bytes_in_use(const struct store *s)
 {
-    return sizeof *s + table_bytes(&s->keys) + table_bytes(&s->channels) + s->entry_bytes;
+    return sizeof *s + table_bytes(&s->keys) + table_bytes(&s->channels) +
+           sketch_bytes(&s->sketch) + s->entry_bytes;
 }
 
 static bool could_fit(const struct store *s, uint64_t bytes)
 {
-    return sizeof *s + 2 * (TABLE_BYTES_MIN + TABLE_BYTES_STEP) + bytes <= s->bytes_max;
+    return sizeof *s + 2 * (TABLE_BYTES_MIN + TABLE_BYTES_STEP) + SKETCH_BYTES_MIN + bytes <=
+           s->bytes_max;
 }
 
 /* Is there room for `bytes` more, and for what the tables may grow by? */
@@ -230,6 +257,34 @@ static void leave_channel(struct store *s, struct entry *e)
     list_remove(&e->ring);
 }
 
+static void enter(struct store *s, struct entry *e, bool window, struct list *before)
+{
+    e->in_window = window;
+    list_add_tail(before, &e->queue);
+    if (window) {
+        s->window_entries++;
+        s->window_bytes += entry_bytes(e);
+    }
+}
+
+static void leave(struct store *s, struct entry *e)
+{
+    if (s->hand == &e->queue)
+        s->hand = e->queue.next;
+    list_remove(&e->queue);
+    if (e->in_window) {
+        s->window_entries--;
+        s->window_bytes -= entry_bytes(e);
+    }
+}
+
+static void promote(struct store *s, struct entry *e)
+{
+    leave(s, e);
+    enter(s, e, false, &s->main);
+    e->visited = 0;
+}
+
 /* Hands on the blob and frees the entry, which is in no structure any more. */
 static void discard(struct store *s, struct entry *e, struct store_dropped *dropped)
 {
@@ -259,38 +314,106 @@ static void remove_entry(struct store *s, struct entry *e, struct store_dropped 
 {
     table_erase(&s->keys, e->hash, table_place_of(&s->keys, e->hash, e));
     leave_channel(s, e);
-    if (s->hand == &e->queue)
-        s->hand = e->queue.next;
-    if (s->sweep == &e->queue)
-        s->sweep = e->queue.next;
-    list_remove(&e->queue);
+    leave(s, e);
     discard(s, e, dropped);
 }
 
-/* Evict one entry, never `keep`. False: nothing to evict, or no room for what it holds. */
-static bool evict(struct store *s, const struct entry *keep, uint64_t now_ms,
+static bool is_gone(const struct entry *e, uint64_t now_ms)
+{
+    return now_ms >= stale_until_of(e);
+}
+
+static uint64_t window_bytes_max(const struct store *s)
+{
+    return s->bytes_max / 100 * WINDOW_PERCENT;
+}
+
+/* The oldest of a list but `keep`, or NULL. */
+static struct entry *oldest(struct list *queue, const struct entry *keep)
+{
+    struct list *l = queue->next;
+
+    if (l != queue && entry_of_queue(l) == keep)
+        l = l->next;
+    return l == queue ? NULL : entry_of_queue(l);
+}
+
+/* Where the hand stops, never at `keep`; NULL: nothing else is in main. */
+static struct entry *main_victim(struct store *s, const struct entry *keep, uint64_t now_ms)
+{
+    if (!oldest(&s->main, keep))
+        return NULL;
+    for (unsigned steps = 0;; s->hand = s->hand->next) {
+        if (s->hand == &s->main)
+            continue;
+        struct entry *e = entry_of_queue(s->hand);
+        if (e == keep)
+            continue;
+        if (!e->visited || steps++ == HAND_STEPS_MAX || is_gone(e, now_ms))
+            return e;
+        e->visited = 0;
+    }
+}
+
+/* Evict one entry, never `keep`, to make room for `incoming` bytes in the window. False:
+ * nothing to evict, or no room for what it holds. */
+static bool evict(struct store *s, const struct entry *keep, uint64_t incoming, uint64_t now_ms,
                   struct store_dropped *dropped)
 {
-    for (unsigned steps = 0;; steps++) {
-        if (s->hand == &s->queue)
-            s->hand = s->queue.next;
-        if (s->hand == &s->queue || (s->keys.items == 1 && keep))
-            return false;
-        struct entry *e = entry_of_queue(s->hand);
-        bool gone = now_ms >= stale_until_of(e);
-        if (e == keep || (!gone && e->visited && steps < HAND_STEPS_MAX)) {
-            e->visited = 0;
-            s->hand = s->hand->next;
-            continue;
+    sketch_fit(&s->sketch, s->keys.items, 0);   /* smaller, if few are left */
+    struct entry *newcomer = oldest(&s->window, keep), *settled = NULL, *victim = newcomer;
+    /* An eighth of the window takes up what the tables grow and shrink by: else main would
+     * lose an entry at each growth, and the window fill its place unasked. */
+    bool competes = newcomer && s->window_bytes + incoming > window_bytes_max(s) / 8 * 7 &&
+                    (s->window_entries > WINDOW_ENTRIES_MIN || s->window_bytes > s->bytes_max / 2);
+    bool wins = false;
+
+    if (!newcomer || !is_gone(newcomer, now_ms)) {
+        settled = main_victim(s, keep, now_ms);
+        if (settled) {
+            wins = competes && !is_gone(settled, now_ms) &&
+                   sketch_estimate(&s->sketch, newcomer->hash) >
+                       sketch_estimate(&s->sketch, settled->hash);
+            if (wins || !competes || is_gone(settled, now_ms))
+                victim = settled;
         }
-        if (!has_room_for_both(e, keep, dropped))
-            return false;
-        if (gone)
-            s->expired++;
-        else
-            s->evicted++;
-        remove_entry(s, e, dropped);
-        return true;
+    }
+    if (!victim || !has_room_for_both(victim, keep, dropped))
+        return false;
+    if (is_gone(victim, now_ms))
+        s->expired++;
+    else
+        s->evicted++;
+    remove_entry(s, victim, dropped);
+    if (wins)
+        promote(s, newcomer);
+    return true;
+}
+
+/* A larger sketch is not made room for at once, that would be a thousand evictions in one
+ * put, but put by put. */
+static void fit_sketch(struct store *s)
+{
+    uint64_t used = bytes_in_use(s) + 2 * TABLE_BYTES_STEP;
+
+    if (used < s->bytes_max / 8 * 7)
+        return;
+    uint64_t lacking = sketch_fit(&s->sketch, s->keys.items,
+                                  used < s->bytes_max ? s->bytes_max - used : 0);
+    s->reserve = min_u64(lacking, s->reserve + RESERVE_STEP_BYTES);
+}
+
+/* What the window has too much moves on while main has less than its share: nobody has to
+ * go for it. */
+static void settle(struct store *s)
+{
+    uint64_t beside = window_bytes_max(s) + bytes_in_use(s) - s->entry_bytes;
+
+    for (unsigned n = 0; n < SETTLE_STEPS_MAX && s->window_bytes > window_bytes_max(s); n++) {
+        struct entry *e = oldest(&s->window, NULL);
+        if (s->entry_bytes - s->window_bytes + entry_bytes(e) + beside > s->bytes_max)
+            return;
+        promote(s, e);
     }
 }
 
@@ -325,6 +448,7 @@ static struct entry *make(const struct store_item *item, struct span value, bool
     e->value_bytes = has_blob ? 0 : (unsigned)value.bytes & 0x7ff;
     e->value_type = (unsigned)item->value_type & 15;
     e->visited = 0;
+    e->in_window = 0;
     e->leads = 0;
     e->has_blob = has_blob;
     uint8_t *at = e->tail;
@@ -363,9 +487,13 @@ int store_put(struct store *s, const struct store_item *item, uint64_t now_ms,
     uint64_t hash = siphash_span(&s->hash_key, item->key);
     struct entry *old = find_key(s, item->key, hash);
     uint64_t more = old ? bytes - entry_bytes(old) : bytes;    /* may wrap: fits() adds it */
+    fit_sketch(s);
+    if (bytes < s->bytes_max / 16)      /* a larger one may need all there is */
+        more += s->reserve;
+    uint64_t incoming = !old || old->in_window ? bytes : 0;
     bool full = old && !has_room(old, dropped);
     for (unsigned n = 0; !full && !fits(s, more); n++)
-        full = n == REMOVALS_MAX || !evict(s, old, now_ms, dropped);
+        full = n == REMOVALS_MAX || !evict(s, old, incoming, now_ms, dropped);
     if (full) {
         unmake(e);
         return ERR_FULL;
@@ -377,19 +505,17 @@ int store_put(struct store *s, const struct store_item *item, uint64_t now_ms,
         p.bucket->slots[p.slot].item = e;
         e->visited = old->visited;
         leave_channel(s, old);
-        list_add_tail(&old->queue, &e->queue);
-        if (s->hand == &old->queue)
-            s->hand = &e->queue;
-        if (s->sweep == &old->queue)
-            s->sweep = &e->queue;
-        list_remove(&old->queue);
+        enter(s, e, old->in_window, old->queue.next);
+        leave(s, old);          /* a hand that was there is now at the new one */
         discard(s, old, dropped);
     } else {
         table_insert(&s->keys, hash, e);
-        list_add_tail(&s->queue, &e->queue);
+        enter(s, e, true, &s->window);
+        sketch_add(&s->sketch, e->hash);
     }
     join_channel(s, e);
     s->entry_bytes += bytes;
+    settle(s);
     return ERR_OK;
 }
 
@@ -414,8 +540,10 @@ bool store_get(struct store *s, struct span key, uint64_t now_ms, bool stale_too
     if (!e || now_ms >= (stale_too ? stale_until_of(e) : expires_of(e)))
         return false;
     fill(e, now_ms, out);
-    if (!e->visited)            /* a line that is hot in several caches stays clean */
+    if (!e->visited) {          /* else nothing is written: the line stays clean */
         e->visited = 1;
+        sketch_add(&s->sketch, e->hash);
+    }
     return true;
 }
 
@@ -457,29 +585,35 @@ bool store_delete_channel(struct store *s, uint64_t channel_hash, struct store_d
 
 bool store_clear(struct store *s, struct store_dropped *dropped)
 {
-    for (unsigned n = 0; !list_empty(&s->queue); n++) {
-        struct entry *e = entry_of_queue(s->queue.next);
+    for (unsigned n = 0; s->keys.items; n++) {
+        struct list *queue = list_empty(&s->main) ? &s->window : &s->main;
+        struct entry *e = entry_of_queue(queue->next);
         if (n == REMOVALS_MAX || !has_room(e, dropped))
             return false;
         remove_entry(s, e, dropped);
     }
+    sketch_deinit(&s->sketch);
+    s->reserve = 0;
     return true;
 }
 
 void store_sweep(struct store *s, uint64_t now_ms, unsigned steps, struct store_dropped *dropped)
 {
-    for (; steps > 0 && s->keys.items; steps--) {
-        if (s->sweep == &s->queue)
-            s->sweep = s->queue.next;
-        struct entry *e = entry_of_queue(s->sweep);
-        if (now_ms < stale_until_of(e)) {
-            s->sweep = s->sweep->next;
-            continue;
+    for (unsigned looked = 0; looked < steps && s->keys.items; s->sweep++) {
+        if (s->sweep >= s->keys.count)
+            s->sweep = 0;
+        /* From the last to the first: a removal moves the last into the hole. It may also
+         * shrink the table, and what was in its last bucket comes later. */
+        unsigned n = table_length(&s->keys, s->sweep);
+        for (looked += n ? n : 1; n-- > 0 && s->sweep < s->keys.count;) {
+            struct entry *e = table_nth(&s->keys, s->sweep, n);
+            if (!e || !is_gone(e, now_ms))
+                continue;
+            if (!has_room(e, dropped))
+                return;
+            s->expired++;
+            remove_entry(s, e, dropped);
         }
-        if (!has_room(e, dropped))
-            return;
-        s->expired++;
-        remove_entry(s, e, dropped);
     }
 }
 
@@ -517,21 +651,27 @@ void store_stats(const struct store *s, struct store_stats *out)
 uint64_t store_check(const struct store *s)
 {
     uint64_t bytes = sizeof *s + table_check(&s->keys) + table_check(&s->channels);
-    uint64_t entries = 0, leaders = 0;
-    bool hand = s->hand == &s->queue, sweep = s->sweep == &s->queue;
+    uint64_t entries = 0, leaders = 0, window_entries = 0, window_bytes = 0;
+    bool hand = s->hand == &s->main;
 
-    LIST_FOREACH(&s->queue, l) {
-        struct entry *e = entry_of_queue(l);
-        bytes += entry_bytes(e);
-        entries++;
-        leaders += e->leads;
-        hand |= s->hand == l;
-        sweep |= s->sweep == l;
-        assert(l->next->prev == l && e->ring.next->prev == &e->ring);
-        assert(entry_of_ring(e->ring.next)->channel_hash == e->channel_hash);
-        assert(find(s, key_of(e)) == e && find_leader(s, e->channel_hash)->leads);
+    bytes += sketch_bytes(&s->sketch);
+    for (unsigned i = 0; i < 2; i++) {
+        const struct list *queue = i ? &s->window : &s->main;
+        LIST_FOREACH(queue, l) {
+            struct entry *e = entry_of_queue(l);
+            bytes += entry_bytes(e);
+            entries++;
+            leaders += e->leads;
+            window_entries += e->in_window;
+            window_bytes += e->in_window ? entry_bytes(e) : 0;
+            hand |= s->hand == l;
+            assert(e->in_window == i && (!i || s->hand != l));
+            assert(l->next->prev == l && e->ring.next->prev == &e->ring);
+            assert(entry_of_ring(e->ring.next)->channel_hash == e->channel_hash);
+            assert(find(s, key_of(e)) == e && find_leader(s, e->channel_hash)->leads);
+        }
     }
-    assert(hand && sweep);
+    assert(hand && window_entries == s->window_entries && window_bytes == s->window_bytes);
     assert(s->keys.items == entries && s->channels.items == leaders);
     return bytes;
 }

@@ -3,8 +3,8 @@
  * No lock of its own: every call stands under the shell's one short lock, so nothing
  * here may allocate much, hash a value, or release a foreign owner (the blobs that an
  * operation frees are handed to the caller's `dropped` list instead; V1).
- * A hit touches as little as possible: eviction is SIEVE (Zhang et al., NSDI 2024),
- * whose hit sets one bit.
+ * A hit touches as little as possible: eviction is SIEVE (Zhang et al., NSDI 2024), whose
+ * hit sets one bit, behind a small window and TinyLFU's admission (see store.c).
  * The byte count covers keys, values and bookkeeping, and equals a walk of the table.
  * Values below 1 KiB lie inline behind their entry, larger ones are blobs.
  */

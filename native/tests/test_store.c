@@ -413,7 +413,7 @@ static void growth_is_spread_over_the_puts(void **state)
     store_free(s);
 }
 
-/* SIEVE: what was asked for once more stays through a scan of things asked for once. */
+/* What was asked for once more stays through a scan of things asked for once. */
 static void a_scan_does_not_evict_what_is_hit(void **state)
 {
     struct store *s = store_new(1000 * SMALL_ENTRY_BYTES, hash_key);
@@ -428,6 +428,76 @@ static void a_scan_does_not_evict_what_is_hit(void **state)
     struct store_stats stats;
     store_stats(s, &stats);
     assert_true(stats.evicted > 10000);
+    bytes_of(s);
+    store_free(s);
+}
+
+/* A loop longer than the room would find nothing in an LRU, nor in SIEVE alone. */
+static void a_loop_larger_than_the_store_still_hits(void **state)
+{
+    struct store *s = store_new(1000 * SMALL_ENTRY_BYTES, hash_key);
+    struct store_stats stats;
+    unsigned hits = 0, room = 0;
+
+    (void)state;
+    for (; put_text(s, key_of(room), "v") == ERR_OK && entries_of(s) == room + 1; room++)
+        ;
+    const unsigned loop = room + room / 10, asks = 40 * loop;
+    for (unsigned i = 0; i < asks; i++) {
+        if (has(s, key_of(i % loop)))
+            hits++;
+        else
+            assert_int_equal(put_text(s, key_of(i % loop), "v"), ERR_OK);
+    }
+    store_stats(s, &stats);
+    assert_true(stats.evicted > 1000);
+    assert_true(hits > asks / 4 * 3);
+    bytes_of(s);
+    store_free(s);
+}
+
+/* What was popular gives way to what is: the past fades. */
+static void yesterdays_favourites_give_way(void **state)
+{
+    struct store *s = store_new(1000 * SMALL_ENTRY_BYTES, hash_key);
+    struct prng p;
+    unsigned hits = 0;
+
+    (void)state;
+    prng_seed(&p, 3);
+    for (unsigned day = 0; day < 2; day++) {
+        hits = 0;
+        for (unsigned i = 0; i < 200000; i++) {
+            /* 500 favourites of the day, and as many asks for what nobody asks for twice */
+            unsigned key = i % 2 ? 1000 * day + (unsigned)prng_below(&p, 500) : 10000 + i + day * 200000;
+            if (i >= 150000 && i % 2)
+                hits += has(s, key_of(key));
+            if (!has(s, key_of(key)))
+                assert_int_equal(put_text(s, key_of(key), "v"), ERR_OK);
+        }
+        assert_true(hits > 24000);      /* of 25,000 in the last quarter of the day */
+    }
+    store_free(s);
+}
+
+/* Large values: the one just loaded is not gone with the next, however popular the rest. */
+static void a_few_large_values_do_not_push_each_other_out_at_once(void **state)
+{
+    struct store *s = store_new(1u << 20, hash_key);
+
+    (void)state;
+    for (unsigned i = 0; i < 200; i++) {
+        struct blob *b = blob_new(56 << 10);
+        struct store_item item = item_of(key_of(i), SPAN_NONE);
+        memset(blob_fill(b), 1, 56 << 10);
+        item.blob = b;
+        assert_int_equal(put(s, &item, 0), ERR_OK);
+        blob_unref(b);
+        for (unsigned hot = 0; hot < 8; hot++)
+            has(s, key_of(hot));
+        for (unsigned back = 0; back < 4 && back <= i; back++)
+            assert_true(has(s, key_of(i - back)));
+    }
     bytes_of(s);
     store_free(s);
 }
@@ -625,8 +695,8 @@ static void a_sweep_frees_what_is_past_its_stale_time(void **state)
     }
     store_sweep(s, 9, 300, &dropped);
     assert_int_equal(entries_of(s), 300);
-    store_sweep(s, 10, 20, &dropped);   /* a bounded step: it looks at 20 */
-    assert_int_equal(dropped.count, 10);
+    store_sweep(s, 10, 20, &dropped);   /* a bounded step: it looks at 20 or a few more */
+    assert_in_range(dropped.count, 1, 30);
     for (unsigned n = 0; n < 20; n++) {
         store_sweep(s, 10, 20, &dropped);
         assert_true(dropped.count <= STORE_DROPPED_MAX);
@@ -961,6 +1031,9 @@ int main(void)
         cmocka_unit_test(tables_that_cannot_grow_still_work),
         cmocka_unit_test(growth_is_spread_over_the_puts),
         cmocka_unit_test(a_scan_does_not_evict_what_is_hit),
+        cmocka_unit_test(a_loop_larger_than_the_store_still_hits),
+        cmocka_unit_test(yesterdays_favourites_give_way),
+        cmocka_unit_test(a_few_large_values_do_not_push_each_other_out_at_once),
         cmocka_unit_test(when_everything_is_hit_something_goes_all_the_same),
         cmocka_unit_test(what_is_gone_is_evicted_first_whatever_its_hits),
         cmocka_unit_test(a_put_stops_where_the_list_of_dropped_blobs_ends),
