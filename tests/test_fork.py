@@ -65,7 +65,7 @@ def test_a_node_that_is_killed_while_its_child_lives_refuses_connections(fleet, 
         address = process.stdout.readline().strip()
         until(lambda: address in [m["address"] for m in other("members") if m["live"]])
         os.kill(process.pid, signal.SIGKILL)
-        os.waitpid(process.pid, 0)
+        process.wait()
         host, port = address.split(":")
         with socket.socket() as sock:
             sock.settimeout(2)

@@ -32,7 +32,8 @@ class Worker:
         self.lock = threading.Lock()
         self.asked = {0: concurrent.futures.Future()}
         self.last = 0
-        threading.Thread(target=self.read, daemon=True).start()
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
         self.pid = self.asked[0].result(20)
 
     def read(self):
@@ -63,7 +64,12 @@ class Worker:
     def end(self):
         self.process.kill()
         self.process.wait()
-        self.process.stdin.close()
+        self.reader.join(10)
+        self.process.stdout.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass    # what it did not read any more
 
 
 def until(condition, seconds=15.0, what="it did not come true"):
