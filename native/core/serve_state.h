@@ -1,4 +1,5 @@
-/* What serve.c (questions), serve_load.c (loads) and serve_change.c (deletes, pushes) share.
+/* What serve.c (questions), serve_members.c (whom to ask), serve_load.c (loads) and
+ * serve_change.c (deletes, pushes) share.
  * Only they include it.
  */
 #ifndef PEERAGE_SERVE_STATE_H
@@ -45,9 +46,11 @@ struct serve {
     struct store_dropped dropped;
 };
 
+/* serve_members.c */
+bool is_silent(struct serve *, const struct addr *);
+
 /* serve.c */
 uint64_t delete_id_of(struct serve *, struct span key, struct span channel, uint64_t now_ms);
-bool is_silent(struct serve *, const struct addr *);
 bool may_store(struct serve *, uint64_t now_ms);
 void fill_hit(struct serve *, const struct store_hit *, struct span key, struct span channel,
               uint64_t now_ms, struct answer *);
