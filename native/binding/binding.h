@@ -19,7 +19,7 @@
 
 /* One per module; only one interpreter can load it (module.c). */
 struct state {
-    PyTypeObject *node, *port, *waiter, *template, *function, *ready;
+    PyTypeObject *node, *port, *waiter, *template, *function, *fast, *ready;
     PyTypeObject *hit, *load, *failed, *member;
     PyObject *error;                    /* peerage.Error */
     PyObject *errors[ERROR_COUNT];      /* by negated code */
@@ -127,8 +127,9 @@ int template_type_add(PyObject *module, struct state *);
 Py_ssize_t template_write(PyObject *template, PyObject *const *args, Py_ssize_t count,
                           PyObject *kwnames, unsigned char out[KEY_MAX]);
 
-/* function.c, ready.c */
+/* function.c, fast.c, ready.c */
 int function_type_add(PyObject *module, struct state *);
+int fast_type_add(PyObject *module, struct state *);
 int ready_type_add(PyObject *module, struct state *);
 PyObject *ready_new(const struct state *, PyObject *value);     /* takes value */
 

@@ -131,7 +131,7 @@ static int execute(PyObject *module)
     if (value_types_add(module, st) < 0 || look_types_add(module, st) < 0 ||
         node_type_add(module, st) < 0 || port_types_add(module, st) < 0 ||
         template_type_add(module, st) < 0 || ready_type_add(module, st) < 0 ||
-        function_type_add(module, st) < 0)
+        function_type_add(module, st) < 0 || fast_type_add(module, st) < 0)
         return -1;
     return 0;
 }

@@ -11,35 +11,20 @@ struct ready {
 
 PyObject *ready_new(const struct state *st, PyObject *value)
 {
-    struct ready *r = PyObject_GC_New(struct ready, st->ready);
+    struct ready *r = PyObject_New(struct ready, st->ready);
     if (!r) {
         Py_DECREF(value);
         return NULL;
     }
     r->value = value;
-    PyObject_GC_Track(r);
     return (PyObject *)r;
-}
-
-static int traverse(struct ready *r, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(r));
-    Py_VISIT(r->value);
-    return 0;
-}
-
-static int clear(struct ready *r)
-{
-    Py_CLEAR(r->value);
-    return 0;
 }
 
 static void dealloc(struct ready *r)
 {
     PyTypeObject *type = Py_TYPE(r);
-    PyObject_GC_UnTrack(r);
-    clear(r);
-    PyObject_GC_Del(r);
+    Py_XDECREF(r->value);
+    PyObject_Free(r);
     Py_DECREF(type);
 }
 
@@ -111,8 +96,6 @@ static PyMethodDef methods[] = {
 
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, dealloc},
-    {Py_tp_traverse, traverse},
-    {Py_tp_clear, clear},
     {Py_tp_iternext, next},
     {Py_tp_iter, PyObject_SelfIter},
     {Py_am_await, PyObject_SelfIter},
@@ -124,7 +107,7 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {
     .name = "peerage._native.Ready",
     .basicsize = sizeof(struct ready),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = slots,
 };
 

@@ -52,6 +52,12 @@ class Cache:
             "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle,
         }  # fmt: skip
         self._terms = self._make_terms((), {})
+        # Local hits are found without a step in Python; the methods below are what these
+        # call for everything else.
+        for method in ("get", "get_or_load", "aget", "aget_or_load"):
+            vars(self)[method] = _native.Fast(
+                peers._node, self._prefix, getattr(self, method), method.startswith("a"), pickle
+            )
 
     def __repr__(self) -> str:
         return f"<peerage.Cache {self.name!r}>"
@@ -124,12 +130,8 @@ class Cache:
         is_async = inspect.iscoroutinefunction(loader)
         if is_async and self.peers._in_loop():
             raise LoopError("an async loader from within an event loop: await aget_or_load")
-        full = self.key(key)
-        value = self.peers._node.get(full, terms.pickle)
-        if value is not MISS:
-            return value
         work = Work(terms, loader, is_async=is_async)
-        return self.peers._ask(work, full, self._channel(channel), _native.LOADS).value
+        return self.peers._ask(work, self.key(key), self._channel(channel), _native.LOADS).value
 
     async def aget_or_load(
         self, key: str | bytes, loader: Callable[[], Any], *, channel: str | bytes | None = None,
@@ -142,12 +144,11 @@ class Cache:
             "ttl": ttl, "stale": stale, "negative_ttl": negative_ttl,
             "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle,
         })  # fmt: skip
-        full = self.key(key)
-        value = self.peers._node.get(full, terms.pickle)
-        if value is not MISS:
-            return value
         work = Work(terms, loader, is_async=True)
-        return (await self.peers._aask(work, full, self._channel(channel), _native.LOADS)).value
+        answer = await self.peers._aask(
+            work, self.key(key), self._channel(channel), _native.LOADS
+        )
+        return answer.value
 
     # -- one key -------------------------------------------------------------------------------
 
@@ -164,18 +165,12 @@ class Cache:
         self, key: str | bytes, default: Any = None, *, channel: str | bytes | None = None
     ) -> Any:
         """The value here or at the key's owner, else `default`. None is a value."""
-        value = self.peers._node.get(self.key(key), self._terms.pickle)
-        if value is not MISS:
-            return value
         hit = self.lookup(key, channel=channel)
         return default if hit is None else hit.value
 
     async def aget(
         self, key: str | bytes, default: Any = None, *, channel: str | bytes | None = None
     ) -> Any:
-        value = self.peers._node.get(self.key(key), self._terms.pickle)
-        if value is not MISS:
-            return value
         hit = await self.alookup(key, channel=channel)
         return default if hit is None else hit.value
 

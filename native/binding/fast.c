@@ -1,0 +1,166 @@
+/* Calls that begin with a key: `cache.get`, `get_or_load` and their async twins. The key's
+ * canonical form is written on the stack and looked up; on a hit the value (for an async
+ * call, an awaitable that is done) is returned without a step in Python. Anything else is
+ * the Python layer's `slow`, called with the same arguments.
+ */
+#include "binding.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+struct fast {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    const struct state *st;
+    struct node *node;
+    PyObject *prefix;           /* bytes: "cache=" */
+    PyObject *slow;
+    bool is_async, pickle;
+};
+
+/* Bytes that are a subclass are a Key, canonical as they are. False: the slow path words
+ * what is wrong with it. */
+static bool canonical(const struct fast *f, PyObject *key, unsigned char *out, const void **at,
+                      size_t *bytes)
+{
+    const char *raw;
+    Py_ssize_t raw_bytes;
+
+    if (PyUnicode_CheckExact(key)) {
+        raw = PyUnicode_AsUTF8AndSize(key, &raw_bytes);
+        if (!raw) {
+            PyErr_Clear();
+            return false;
+        }
+    } else if (PyBytes_CheckExact(key)) {
+        raw = PyBytes_AS_STRING(key);
+        raw_bytes = PyBytes_GET_SIZE(key);
+    } else if (PyBytes_Check(key)) {
+        *at = PyBytes_AS_STRING(key);
+        *bytes = (size_t)PyBytes_GET_SIZE(key);
+        return true;
+    } else {
+        return false;
+    }
+    Py_ssize_t prefix_bytes = PyBytes_GET_SIZE(f->prefix);
+    if (raw_bytes == 0 || prefix_bytes + raw_bytes > KEY_MAX)
+        return false;
+    memcpy(out, PyBytes_AS_STRING(f->prefix), (size_t)prefix_bytes);
+    memcpy(out + prefix_bytes, raw, (size_t)raw_bytes);
+    *at = out;
+    *bytes = (size_t)(prefix_bytes + raw_bytes);
+    return true;
+}
+
+static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *kwnames)
+{
+    struct fast *f = (struct fast *)self;
+    unsigned char room[KEY_MAX];
+    struct peerage_answer answer;
+    const void *key;
+    size_t bytes;
+
+    release_check();
+    if (PyVectorcall_NARGS(flagged) == 0 || !canonical(f, args[0], room, &key, &bytes))
+        return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
+    struct engine *e = node_engine(f->node);
+    if (!e)
+        return NULL;
+    if (peerage_get(e->p, key, bytes, &answer) == 1) {
+        if (answer.value_type != PEERAGE_ERROR &&
+            (answer.value_type != PEERAGE_PICKLE || f->pickle)) {
+            PyObject *value = value_take(f->st, e->p, key, bytes, &answer, f->pickle);
+            return value && f->is_async ? ready_new(f->st, value) : value;
+        }
+        peerage_blob_free(answer.blob);
+    }
+    return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
+}
+
+/* Fast(node, prefix, slow, is_async, pickle) */
+static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *node, *prefix, *slow;
+    int is_async, pickle;
+    struct state *st = state_of(type);
+
+    if (kwargs || !PyArg_ParseTuple(args, "O!SOpp", st->node, &node, &prefix, &slow, &is_async,
+                                    &pickle))
+        return NULL;
+    struct fast *f = (struct fast *)type->tp_alloc(type, 0);
+    if (!f)
+        return NULL;
+    f->vectorcall = call;
+    f->st = st;
+    f->node = (struct node *)Py_NewRef(node);
+    f->prefix = Py_NewRef(prefix);
+    f->slow = Py_NewRef(slow);
+    f->is_async = is_async;
+    f->pickle = pickle;
+    return (PyObject *)f;
+}
+
+static PyObject *wrapped(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((struct fast *)self)->slow);
+}
+
+static int traverse(struct fast *f, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(f));
+    Py_VISIT((PyObject *)f->node);
+    Py_VISIT(f->slow);
+    return 0;
+}
+
+static int clear(struct fast *f)
+{
+    Py_CLEAR(f->slow);
+    return 0;
+}
+
+static void dealloc(struct fast *f)
+{
+    PyTypeObject *type = Py_TYPE(f);
+    PyObject_GC_UnTrack(f);
+    clear(f);
+    Py_XDECREF((PyObject *)f->node);
+    Py_XDECREF(f->prefix);
+    type->tp_free(f);
+    Py_DECREF(type);
+}
+
+static PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct fast, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+    {"__wrapped__", wrapped, NULL, NULL, NULL},     /* so that help() and inspect see it */
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, new},
+    {Py_tp_dealloc, dealloc},
+    {Py_tp_traverse, traverse},
+    {Py_tp_clear, clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, members},
+    {Py_tp_getset, getset},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "peerage._native.Fast",
+    .basicsize = sizeof(struct fast),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .slots = slots,
+};
+
+int fast_type_add(PyObject *module, struct state *st)
+{
+    st->fast = type_add(module, &spec, "Fast");
+    return st->fast ? 0 : -1;
+}
