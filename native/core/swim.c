@@ -12,9 +12,10 @@
  * - Helpers are chosen on hosts other than ours and the target's where there are
  *   any: a host's workers share its cable. With the helpers, the target is
  *   pinged once more directly, which at N = 2 is the only second chance.
- * - A node that heard nothing from anybody while its probe ran accuses nobody
- *   for `deaf_ms`: it is likelier deaf than alone (consul #5928). At N <= 3
- *   there may be nobody else to hear, so it accuses as usual.
+ * - A node whose probe got no word from any helper either, no ack and no nack,
+ *   accuses nobody for `deaf_ms`: it is likelier itself cut off, one way or the
+ *   other, than they are all gone (consul #5928). At N <= 3 there may be nobody
+ *   else to ask, so it accuses as usual.
  * - A node that wakes late moves its deadlines by the lateness (M5): the acks
  *   are in the socket, and the shell reads that first.
  * - Whoever talks to us and is accused is told so in the answer.
@@ -246,7 +247,7 @@ static void ask_helpers(struct swim *s, uint64_t now_ms, struct swim_out *out)
 static bool is_deaf(struct swim *s, uint64_t now_ms)
 {
     const struct probe *p = &s->probe;
-    if (p->heard || s->members.live <= 3) {
+    if (p->nack_count > 0 || (p->helper_count == 0 && p->heard) || s->members.live <= 3) {
         s->deaf_since_ms = NEVER_MS;
         return false;
     }
@@ -262,6 +263,7 @@ static void end_probe(struct swim *s, uint64_t now_ms, struct swim_out *out)
     p->active = false;
     if (p->acked) {
         feel(s, -1);
+        s->deaf_since_ms = NEVER_MS;
         return;
     }
     const struct member *m = members_at(&s->members, p->target);
@@ -508,6 +510,11 @@ static void answer(struct swim *s, uint64_t now_ms, const struct message *m,
     bool dead = sender != MEMBER_NONE && members_at(&s->members, sender)->state == SWIM_DEAD;
     if ((about == MEMBER_NONE && !dead) || !swim_may_answer(s, now_ms))
         return;
+    /* Whoever is not admitted yet may not slip in by gossip: it asks again. */
+    if (s->phase == SWIM_PHASE_LOOKING) {
+        swim_join_send(s, now_ms, &from->source, out);
+        return;
+    }
     struct message gossip = {.kind = MESSAGE_GOSSIP};
     s->stats.accusations_answered++;
     swim_send(s, now_ms, &from->source, from->node_id, &gossip,
@@ -530,10 +537,8 @@ static enum swim_verdict hear(struct swim *s, uint64_t now_ms, uint64_t wall_ms,
         return SWIM_OK;
 
     from->accuser = record_of(s, m, from->node_id);
-    if (from->accuser != MEMBER_NONE) {
+    if (from->accuser != MEMBER_NONE)
         s->probe.heard = true;
-        s->deaf_since_ms = NEVER_MS;
-    }
     uint32_t live = from->accuser;
     if (live != MEMBER_NONE && !member_is_live(members_at(&s->members, live)))
         live = MEMBER_NONE;

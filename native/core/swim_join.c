@@ -79,7 +79,8 @@ static bool ask_seed(struct swim *s, uint64_t now_ms, struct seed *seed, struct 
 {
     bool any = false;
     for (size_t k = 0; k < seed->count; k++) {
-        if (host_is_known(s, seed, &seed->addrs[k]))
+        /* Knowing somebody is not having been let in. */
+        if (s->phase != SWIM_PHASE_LOOKING && host_is_known(s, seed, &seed->addrs[k]))
             continue;
         swim_join_send(s, now_ms, &seed->addrs[k], out);
         any = true;
