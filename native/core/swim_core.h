@@ -87,8 +87,8 @@ struct swim {
     uint64_t pull_end_ms;               /* NEVER_MS: none under way */
     struct addr pull_addr;
     uint64_t pull_id;
-    uint64_t merged;                    /* changes ever taken from others */
-    uint64_t merged_at_pull;
+    uint64_t mended;                    /* differences ever found, theirs or ours newer */
+    uint64_t mended_at_pull;
 
     struct seed seeds[SEEDS_MAX];
     size_t seed_next;

@@ -147,6 +147,10 @@ static void hear_of_self(struct swim *s, uint64_t now_ms, const struct update *u
         return;             /* from before M6 raised our start */
     if (u->s.version < self->version) {
         from->accused = from->accused || u->s.state != SWIM_ALIVE;
+        if (from->table) {
+            gossip_queue(&s->gossip, &s->members, MEMBER_SELF);
+            s->mended++;
+        }
         return;
     }
     if (u->s.version == self->version && u->s.state == SWIM_ALIVE)
@@ -234,7 +238,7 @@ static void hear_of_stranger(struct swim *s, uint64_t now_ms, const struct updat
         swim_log(out, SWIM_LOG_TABLE_FULL, &u->addr, st.node_id, 0, s->members.count);
         return;
     }
-    s->merged++;
+    s->mended++;
     members_at(&s->members, i)->marks |= MARK_SEEN;
     if (u->s.state >= SWIM_DEAD) {
         if (!from->table)
@@ -261,7 +265,7 @@ static void adopt(struct swim *s, uint64_t now_ms, uint32_t i, const struct upda
     uint64_t old_id = m->node_id;
     uint8_t old_state = m->state;
 
-    s->merged++;
+    s->mended++;
     if (st.state >= SWIM_DEAD) {
         st.since_s = since(now_ms, u);
         become(s, i, &st);
@@ -307,6 +311,7 @@ static void tell_table(struct swim *s, uint32_t i, const struct update *u, struc
     } else {
         pass_on(s, i, from);
     }
+    s->mended++;
 }
 
 /* The same start, the same version. */

@@ -31,7 +31,7 @@ void swim_pull_start(struct swim *s, uint64_t now_ms, const struct addr *addr, u
     s->pull_end_ms = now_ms + PULL_MS;
     s->pull_addr = *addr;
     s->pull_id = node_id;
-    s->merged_at_pull = s->merged;
+    s->mended_at_pull = s->mended;
     s->stats.pulls++;
     swim_effect(out, SWIM_PULL, addr, node_id, span_of(bytes, writer_bytes(&w)));
 }
@@ -56,7 +56,7 @@ void swim_digest_heard(struct swim *s, uint64_t now_ms, uint32_t sender, uint64_
     swim_pull_start(s, now_ms, &m->addr, m->node_id, out);
 }
 
-/* A pull that brings nothing is not repeated at once: two nodes whose CIDR
+/* A pull that mends nothing, here or there, is not repeated at once: two nodes whose CIDR
  * lists differ never agree. */
 void swim_pull_end(struct swim *s, uint64_t now_ms, bool complete, struct swim_out *out)
 {
@@ -65,7 +65,7 @@ void swim_pull_end(struct swim *s, uint64_t now_ms, bool complete, struct swim_o
     s->pull_end_ms = NEVER_MS;
     if (!complete) {
         swim_log(out, SWIM_LOG_PULL_FAILED, &s->pull_addr, s->pull_id, 0, 0);
-    } else if (s->merged == s->merged_at_pull) {
+    } else if (s->mended == s->mended_at_pull) {
         s->pull_wait_ms = min_u64(s->pull_wait_ms * 2, PULL_WAIT_MS_MAX);
     } else {
         s->pull_wait_ms = s->p.pull_after_ms;
@@ -157,6 +157,7 @@ enum swim_verdict swim_page_merge(struct swim *s, uint64_t now_ms, uint64_t wall
             || !(whole >> members_bucket(&m->addr) & 1))
             continue;
         from.passed_on++;
+        s->mended++;
         gossip_queue(&s->gossip, t, i);
     }
     swim_reckon(s, now_ms);
