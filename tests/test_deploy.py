@@ -1,5 +1,6 @@
 """What can be said about the deployment files without running them (tests/deploy runs them)."""
 
+import json
 import os
 import re
 import shutil
@@ -118,3 +119,54 @@ def test_the_image_is_built_from_files_that_are_there():
     for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.MULTILINE):
         for source in line.split()[:-1]:
             assert (ROOT / source).exists(), source
+
+
+# What a worker counts, and what it merely has.
+GAUGES = {
+    "cache_bytes", "cache_bytes_max", "connections_idle", "connections_in", "entries",
+    "flights", "members", "owned_share", "state",
+}  # fmt: skip
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_exist():
+    peerage = pytest.importorskip("peerage")
+    with peerage.Peers() as peers:
+        names = set(peers.stats())
+    exist = {f"peerage_{n}" if n in GAUGES else f"peerage_{n}_total" for n in names}
+    for name in ("prometheus-rules.yaml", "grafana-dashboard.json"):
+        asked = set(re.findall(r"\bpeerage_\w+", (DEPLOY / name).read_text()))
+        assert len(asked) > 10
+        assert asked <= exist, (name, asked - exist)
+
+
+def test_the_alerts_are_whole():
+    yaml = pytest.importorskip("yaml")
+    (group,) = yaml.safe_load((DEPLOY / "prometheus-rules.yaml").read_text())["groups"]
+    names = [rule["alert"] for rule in group["rules"]]
+    assert len(names) == len(set(names)) >= 8
+    explained = (ROOT / "docs" / "OPERATIONS.md").read_text()
+    for rule in group["rules"]:
+        assert rule["expr"] and rule["labels"]["severity"] in ("critical", "warning", "info")
+        assert rule["annotations"]["summary"] and rule["annotations"]["action"]
+        assert rule["alert"] in explained
+
+
+def test_the_dashboard_is_whole():
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+    places = [tuple(panel["gridPos"].values()) for panel in dashboard["panels"]]
+    assert len(places) == len(set(places)) >= 8
+    for panel in dashboard["panels"]:
+        assert panel["targets"] and panel["description"]
+
+
+def test_every_warning_is_explained_to_operators():
+    """What the native part may log as a warning or an error begins a row of OPERATIONS.md."""
+    explained = (ROOT / "docs" / "OPERATIONS.md").read_text().replace("`", "")
+    said = set()
+    for path in (ROOT / "native" / "shell").glob("*.c"):
+        for level, text in re.findall(r"LOG_(WARNING|ERROR),\s*\"([^\"]+)", path.read_text()):
+            said.add(re.split(r"%", text)[0].strip() if not text.startswith("%") else text)
+    said = {text for text in said if not text.startswith("%s")}
+    assert len(said) > 6
+    for text in said:
+        assert text[:24].rstrip(" (") in explained, text
