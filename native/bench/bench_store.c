@@ -55,12 +55,15 @@ static struct store *new_store(size_t bytes_max)
     return s;
 }
 
+/* Whether a key is its own channel, as it is by default. */
+static bool alone = true;
+
 static void put(struct store *s, uint64_t i, struct span value)
 {
     uint8_t key[KEY_BYTES];
     struct store_dropped dropped = {0};
     struct store_item item = {
-        .key = key_of(key, i), .channel_hash = i, .bytes = value,
+        .key = key_of(key, i), .channel_hash = i, .alone = alone, .bytes = value,
         .stored_ms = 1, .expires_ms = 60000, .stale_until_ms = 60000,
     };
 
@@ -166,7 +169,7 @@ static double resident_bytes(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-static void measure_memory(void)
+static void measure_memory_of(const char *counted, const char *resident)
 {
     static const uint8_t value[100];
     const double entries = 1e6;
@@ -175,10 +178,18 @@ static void measure_memory(void)
     struct store_stats stats;
 
     store_stats(s, &stats);
-    row("1e6 of 100 bytes, as counted", (double)stats.bytes / entries, "bytes an entry");
-    if (before > 0)
-        row("1e6 of 100 bytes, resident", (resident_bytes() - before) / entries, "bytes an entry");
+    row(counted, (double)stats.bytes / entries, "bytes an entry");
+    if (resident && before > 0)
+        row(resident, (resident_bytes() - before) / entries, "bytes an entry");
     store_free(s);
+}
+
+static void measure_memory(void)
+{
+    measure_memory_of("1e6 of 100 bytes, as counted", "1e6 of 100 bytes, resident");
+    alone = false;
+    measure_memory_of("1e6 in a channel each, as counted", NULL);
+    alone = true;
 }
 
 static int ascending(const void *a, const void *b)

@@ -6,8 +6,8 @@
  *              (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024)
  *   keys       a table from the key's hash to its entry
  *   channels   a table from the channel's hash to one entry of it, the leader; the others
- *              hang on a ring. So a channel goes without a walk, and most channels, which
- *              have one entry, cost one slot.
+ *              hang on a ring: a channel goes without a walk. An entry whose channel is its
+ *              key has no need of it
  *
  * Eviction. SIEVE alone loses to a scan or a loop larger than the store, which it keeps
  * letting in. So everything enters by the window, which has WINDOW_PERCENT of the bytes, and
@@ -34,7 +34,7 @@
 
 #define HAND_STEPS_MAX 256u
 /* More is better where the popular change, less in loops: see bench_store. */
-#define WINDOW_PERCENT 8u
+#define WINDOW_PERCENT 5u
 /* Nobody competes in a smaller window (unless it has half of the bytes): where values are
  * large, the one just loaded must not be gone with the next. */
 #define WINDOW_ENTRIES_MIN 32u
@@ -45,7 +45,7 @@
 
 struct entry {
     struct list queue;          /* in store.window or store.main */
-    struct list ring;           /* the channel's other entries; alone: itself */
+    struct list ring;           /* the channel's other entries, or itself */
     uint64_t channel_hash;
     uint64_t stored_ms;
     uint32_t ttl_ms, stale_ms;  /* LASTS: for ever */
@@ -54,6 +54,7 @@ struct entry {
     unsigned visited : 1;
     unsigned in_window : 1;
     unsigned leads : 1;         /* it stands in `channels` for its ring */
+    unsigned alone : 1;         /* its channel is not in `channels` */
     unsigned has_blob : 1;      /* the tail is {blob, key}, else {key, value} */
     uint8_t tail[];
 };
@@ -231,9 +232,12 @@ static bool fits(const struct store *s, uint64_t bytes)
 
 static void join_channel(struct store *s, struct entry *e)
 {
-    struct entry *leader = find_leader(s, e->channel_hash);
+    struct entry *leader;
 
     list_init(&e->ring);
+    if (e->alone)
+        return;
+    leader = find_leader(s, e->channel_hash);
     e->leads = !leader;
     if (leader)
         list_add_tail(&leader->ring, &e->ring);
@@ -450,6 +454,7 @@ static struct entry *make(const struct store_item *item, struct span value, bool
     e->visited = 0;
     e->in_window = 0;
     e->leads = 0;
+    e->alone = item->alone;
     e->has_blob = has_blob;
     uint8_t *at = e->tail;
     if (has_blob) {
@@ -668,7 +673,8 @@ uint64_t store_check(const struct store *s)
             assert(e->in_window == i && (!i || s->hand != l));
             assert(l->next->prev == l && e->ring.next->prev == &e->ring);
             assert(entry_of_ring(e->ring.next)->channel_hash == e->channel_hash);
-            assert(find(s, key_of(e)) == e && find_leader(s, e->channel_hash)->leads);
+            assert(find(s, key_of(e)) == e && (!e->alone || (!e->leads && list_empty(&e->ring))));
+            assert(e->alone || find_leader(s, e->channel_hash)->leads);
         }
     }
     assert(hand && window_entries == s->window_entries && window_bytes == s->window_bytes);

@@ -653,6 +653,44 @@ static void a_channel_goes_as_a_whole_and_alone(void **state)
     store_free(s);
 }
 
+static void an_entry_that_is_its_own_channel_goes_by_its_key_only(void **state)
+{
+    struct store *s = store_new(ROOMY, hash_key);
+    struct store_dropped dropped = {0};
+    uint64_t bytes[2];
+
+    (void)state;
+    for (unsigned alone = 0; alone < 2; alone++) {
+        uint64_t before = bytes_of(s);
+        for (unsigned i = 0; i < 10000; i++) {
+            struct store_item item = item_of(key_of(10000 * alone + i), span_text("v"));
+            item.channel_hash = i;
+            item.alone = alone;
+            assert_int_equal(put(s, &item, 0), ERR_OK);
+        }
+        bytes[alone] = bytes_of(s) - before;
+    }
+    assert_true(bytes[1] + 10000 * 10 < bytes[0]);
+    assert_true(store_delete_channel(s, 5, &dropped));
+    assert_false(has(s, key_of(5)));
+    assert_true(has(s, key_of(10005)));
+    /* It may become one of many, and alone again. */
+    struct store_item item = item_of(key_of(10005), span_text("v"));
+    item.channel_hash = 6;
+    assert_int_equal(put(s, &item, 0), ERR_OK);
+    item.alone = true;
+    item.key = key_of(7);
+    assert_int_equal(put(s, &item, 0), ERR_OK);
+    assert_true(store_delete_channel(s, 6, &dropped));
+    assert_true(store_delete_channel(s, 7, &dropped));
+    assert_false(has(s, key_of(10005)));
+    assert_true(has(s, key_of(7)));
+    assert_true(store_delete(s, key_of(7), &dropped));
+    assert_int_equal(entries_of(s), 20000 - 4);
+    bytes_of(s);
+    store_free(s);
+}
+
 static void clear_takes_everything_in_bounded_steps(void **state)
 {
     struct store *s = store_new(ROOMY, hash_key), *empty = store_new(ROOMY, hash_key);
@@ -832,7 +870,7 @@ static void a_million_overwrites_keep_the_byte_count(void **state)
 #define CHANNELS 23u
 
 struct model {
-    bool present;
+    bool present, alone;
     uint64_t channel, stored_ms, expires_ms, stale_until_ms;
     uint32_t seed;
     size_t bytes;
@@ -896,6 +934,7 @@ static void make_value(struct prng *p, struct model *m, uint64_t now, unsigned i
     m->present = true;
     m->bytes = prng_below(p, 8) ? prng_below(p, 200) : prng_below(p, 5000);
     m->seed = (uint32_t)prng_below(p, sizeof pattern - 5000);
+    m->alone = prng_below(p, 4) == 0;
     m->channel = prng_below(p, 3) ? i % CHANNELS : prng_below(p, CHANNELS);
     m->stored_ms = now;
     m->expires_ms = prng_below(p, 5) ? now + prng_below(p, 2000) : NEVER_MS;
@@ -932,7 +971,8 @@ static void it_behaves_like_a_plain_array(void **state)
             struct model fresh = {0};
             make_value(&p, &fresh, now, i);
             struct store_item item = {
-                .key = key_of(i), .channel_hash = fresh.channel, .blob = fresh.blob,
+                .key = key_of(i), .channel_hash = fresh.channel,
+                .alone = fresh.alone, .blob = fresh.blob,
                 .bytes = fresh.blob ? SPAN_NONE : value_of(&fresh), .value_type = (uint8_t)(i % 4),
                 .stored_ms = now, .expires_ms = fresh.expires_ms,
                 .stale_until_ms = fresh.stale_until_ms,
@@ -979,7 +1019,7 @@ static void it_behaves_like_a_plain_array(void **state)
             }
             channels++;
             for (unsigned k = 0; k < KEYS; k++)
-                if (model[k].present && model[k].channel == channel)
+                if (model[k].present && !model[k].alone && model[k].channel == channel)
                     forget(&model[k]);
         } else if (op == 999 && step % 8 == 0) {
             for (bool done = false; !done;) {
@@ -1038,6 +1078,7 @@ int main(void)
         cmocka_unit_test(what_is_gone_is_evicted_first_whatever_its_hits),
         cmocka_unit_test(a_put_stops_where_the_list_of_dropped_blobs_ends),
         cmocka_unit_test(a_channel_goes_as_a_whole_and_alone),
+        cmocka_unit_test(an_entry_that_is_its_own_channel_goes_by_its_key_only),
         cmocka_unit_test(clear_takes_everything_in_bounded_steps),
         cmocka_unit_test(a_sweep_frees_what_is_past_its_stale_time),
         cmocka_unit_test(a_blob_is_swapped_for_the_same_bytes),
