@@ -343,6 +343,7 @@ void swim_merge(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct 
     if (s->phase == SWIM_PHASE_GONE)
         return;
     if (addr_equal(&u->addr, &s->config.self)) {
+        self_of(s)->marks |= MARK_SEEN;
         if (u->s.started_ms <= wall_ms + FUTURE_MS_MAX || u->s.node_id == s->config.node_id)
             hear_of_self(s, now_ms, u, from, out);
         return;
