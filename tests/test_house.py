@@ -41,6 +41,7 @@ STANDS_ON = {
     "flight": {"blob", "message"},
     "effects": {"blob", "message"},
     "query": {"flight", "message", "view"},
+    "tier": {"blob", "flight"},
     "serve": {"deletes", "effects", "flight", "query", "rendezvous", "store", "view"},
     "swim": set(),
 }

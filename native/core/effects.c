@@ -136,6 +136,51 @@ void effects_cancel_load(struct effects *e, uint64_t load_id, void *port)
     one->port = port;
 }
 
+void effects_tier_ask(struct effects *e, uint64_t load_id, bool lease, uint32_t timeout_ms,
+                      const struct message *m)
+{
+    struct effect *one = add(e, EFFECT_TIER_ASK);
+
+    if (!one)
+        return;
+    one->load_id = load_id;
+    one->lease = lease;
+    one->timeout_ms = timeout_ms;
+    carry_or_drop(e, one, m, NULL);
+}
+
+void effects_tier_put(struct effects *e, uint64_t load_id, const uint64_t marks[2],
+                      const struct message *m, struct blob *value)
+{
+    struct effect *one = add(e, EFFECT_TIER_PUT);
+
+    if (!one)
+        return;
+    one->load_id = load_id;
+    memcpy(one->marks, marks, sizeof one->marks);
+    carry_or_drop(e, one, m, value);
+}
+
+void effects_tier_end(struct effects *e, uint64_t load_id)
+{
+    struct effect *one = add(e, EFFECT_TIER_END);
+
+    if (one)
+        one->load_id = load_id;
+}
+
+void effects_tier_delete(struct effects *e, uint64_t call_id, uint32_t timeout_ms,
+                         const struct message *m, struct blob *value)
+{
+    struct effect *one = add(e, EFFECT_TIER_DELETE);
+
+    if (!one)
+        return;
+    one->call_id = call_id;
+    one->timeout_ms = timeout_ms;
+    carry_or_drop(e, one, m, value);
+}
+
 void effects_gone(struct effects *e, const struct addr *addr, uint64_t node_id)
 {
     struct effect *one = add(e, EFFECT_GONE);

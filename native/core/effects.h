@@ -23,6 +23,15 @@ enum effect_kind {
                            waiter stays joined (an event loop's; a thread's is completed) */
     EFFECT_CANCEL_LOAD, /* nobody waits for load_id any more: `port`, its holder or the leader
                            of its query, may stop it and say serve_lose */
+    EFFECT_TIER_ASK,    /* load_id asks the second tier for the message's key, with `lease` for
+                           the leave to load as well, at most timeout_ms: then
+                           serve_tier_value or serve_tier_load */
+    EFFECT_TIER_PUT,    /* write behind: message and value; not where the tier has a mark of a
+                           delete other than marks[] of key and channel, or, if load_id took
+                           a lease, those it saw then (D5) */
+    EFFECT_TIER_END,    /* load_id has ended: let go of its lease, ask no more */
+    EFFECT_TIER_DELETE, /* remove the message's key, or channel, and leave its delete id as a
+                           mark; with a value, set that; the reply comes under call_id */
     EFFECT_GONE,        /* node_id at addr is no live member any more: shut down (2) every
                            connection on which somebody waits for it, so that they go on */
 };
@@ -33,7 +42,8 @@ struct effect {
     uint64_t call_id, node_id;
     uint64_t load_id;
     void *port, *token;
-    bool async;
+    bool async, lease;
+    uint64_t marks[2];
     uint32_t timeout_ms;
     struct addr addr;
     struct message message;     /* its spans point into `text` */
@@ -59,6 +69,13 @@ void effects_call(struct effects *, uint64_t call_id, const struct addr *, uint6
 void effects_loads(struct effects *, bool async);
 void effects_load_here(struct effects *, uint64_t load_id, void *port, void *token);
 void effects_cancel_load(struct effects *, uint64_t load_id, void *port);
+void effects_tier_ask(struct effects *, uint64_t load_id, bool lease, uint32_t timeout_ms,
+                      const struct message *);
+void effects_tier_put(struct effects *, uint64_t load_id, const uint64_t marks[2],
+                      const struct message *, struct blob *value);
+void effects_tier_end(struct effects *, uint64_t load_id);
+void effects_tier_delete(struct effects *, uint64_t call_id, uint32_t timeout_ms,
+                         const struct message *, struct blob *value);
 void effects_gone(struct effects *, const struct addr *, uint64_t node_id);
 
 #endif

@@ -157,6 +157,7 @@ struct flight *flights_add(struct flights *t, enum flight_role role, const struc
     f->ttl_ms = ask->ttl_ms;
     f->stale_ms = ask->stale_ms;
     f->load_timeout_ms = ask->load_timeout_ms;
+    f->fresh = ask->flags & MESSAGE_FRESH;
     f->chain_count = ask->chain_count;
     memcpy(f->chain, ask->chain, sizeof f->chain);
     list_init(&f->waiters);

@@ -19,10 +19,12 @@
 
 enum flight_role { FLIGHT_OWNS, FLIGHT_ASKS };
 
-/* OWNS: PEEKING -> QUEUED | RUNNING | PERMITTED, QUEUED -> RUNNING; ASKS: ASKING -> RUNNING.
+/* OWNS: PEEKING -> TIER -> QUEUED | RUNNING | PERMITTED, QUEUED -> RUNNING, the first two
+ * where there is something to ask; ASKS: ASKING -> RUNNING, or by TIER as an owning one.
  * Every state may end. */
 enum flight_state {
     FLIGHT_PEEKING,     /* asks heir or owner once for what they have (O3) */
+    FLIGHT_TIER,        /* asks the second tier: for the value, or for the lease to load it */
     FLIGHT_QUEUED,      /* a registered loader waits to be taken by Python */
     FLIGHT_RUNNING,     /* this process runs the loader: accepted (O5) */
     FLIGHT_PERMITTED,   /* a remote asker runs its own loader (O6) */
@@ -45,6 +47,13 @@ enum outcome {
     OUTCOME_CLOSED,
     OUTCOME_FULL,
     OUTCOME_NOMEM,
+};
+
+/* What a flight wants of the second tier before anything is loaded. */
+enum tier_want {
+    TIER_WANT_NONE,     /* peers coordinate: an owner takes no lease (O7) */
+    TIER_WANT_VALUE,    /* this node acts for an owner that is silent: only a look */
+    TIER_WANT_LEASE,    /* nobody coordinates but the tier */
 };
 
 enum tier { TIER_LOCAL, TIER_OWNER, TIER_HEIR, TIER_REDIS, TIER_LOAD, TIER_COUNT };
@@ -109,6 +118,9 @@ struct flight {
     bool stay;                  /* RUNNING: goes on although nobody waits (a sync loader) */
     struct list waiters;
     struct list queue;          /* in serve's queue of loads to take */
+    enum tier_want wants;
+    bool tiered;                /* has been in FLIGHT_TIER, once a flight */
+    bool fresh;                 /* a refresh: what others have is not wanted */
     struct waiter *holder;      /* PERMITTED: the remote waiter that loads */
     struct addr peeked;         /* PEEKING: whom */
     void *port;                 /* RUNNING: the local holder's port, NULL: a thread */

@@ -4,7 +4,8 @@
  * Whoever wants one asks the key's owner to run it; if the owner is silent the heir runs it,
  * else the asker itself. Running: apply it here, send it to every live member, those who
  * become live before the end too, and report who acknowledged. Every call has its own
- * deadline, so a change ends in bounded time.
+ * deadline, so a change ends in bounded time. The second tier, where there is one, is told
+ * and reported like a member (D5); its address is all zero.
  */
 #include "node_state.h"
 
@@ -13,6 +14,9 @@
 
 /* A member that did not acknowledge is tried once more, on a fresh connection. */
 #define TRIES 2u
+#define TIER_TARGET 0xffffffu     /* in call ids: the second tier */
+
+enum tier_state { TIER_NOT_ASKED, TIER_ASKED, TIER_ACKNOWLEDGED, TIER_UNREACHED };
 
 struct target {
     struct addr addr;
@@ -33,6 +37,7 @@ struct change {
     unsigned rank_count, rank;
     struct target *targets;
     unsigned target_count;
+    enum tier_state tier;
     struct span key, channel;       /* own copies, behind the struct */
 };
 
@@ -84,6 +89,10 @@ static struct blob *report(struct node *n, const struct change *c)
     const struct view *v = serve_view(n->serve);
     bool self = v && v->self >= 0;
     unsigned acknowledged = self ? 1 : 0, unreached = 0;
+    static const struct addr tier;
+
+    acknowledged += c->tier == TIER_ACKNOWLEDGED;
+    unreached += c->tier == TIER_UNREACHED;
 
     for (unsigned i = 0; i < c->target_count; i++) {
         acknowledged += c->targets[i].acknowledged;
@@ -98,6 +107,8 @@ static struct blob *report(struct node *n, const struct change *c)
     if (self)
         put_addr(&w, &v->members[v->self].addr);
     for (int pass = 1; pass >= 0; pass--) {
+        if (c->tier == (pass ? TIER_ACKNOWLEDGED : TIER_UNREACHED))
+            put_addr(&w, &tier);
         for (unsigned i = 0; i < c->target_count; i++) {
             if (c->targets[i].acknowledged == (bool)pass)
                 put_addr(&w, &c->targets[i].addr);
@@ -203,8 +214,29 @@ static void add_targets(struct node *n, struct change *c, struct effects *fx)
     }
 }
 
+static void tell_tier(struct node *n, struct change *c, struct effects *fx)
+{
+    struct message m = {
+        .key = c->key,
+        .channel = c->channel,
+        .flags = (uint8_t)(c->by_channel ? MESSAGE_BY_CHANNEL : 0),
+        .delete_id = c->delete_id,
+        .value_type = c->item.value_type,
+        .ttl_ms = c->item.ttl_ms,
+        .stale_ms = c->item.stale_ms,
+    };
+
+    if (!serve_has_tier(n->serve))
+        return;
+    c->tier = TIER_ASKED;
+    /* As long as the members are given: whoever asked this node to run it waits no longer. */
+    effects_tier_delete(fx, call_id(c, TIER_TARGET), TRIES * n->timeout_ms, &m, c->item.blob);
+}
+
 static bool all_told(const struct change *c)
 {
+    if (c->tier == TIER_ASKED)
+        return false;
     for (unsigned i = 0; i < c->target_count; i++) {
         if (!c->targets[i].acknowledged && !c->targets[i].failed)
             return false;
@@ -232,6 +264,7 @@ static void run(struct node *n, struct change *c, uint64_t now_ms, struct effect
     serve_drop(n->serve, c->key, c->channel, c->by_channel, c->delete_id,
                keeps ? &c->item : NULL, now_ms);
     add_targets(n, c, fx);
+    tell_tier(n, c, fx);
     end_if_told(n, c, fx);
 }
 
@@ -368,6 +401,11 @@ void change_reply(struct node *n, uint64_t id, const struct message *m, struct b
         }
         c->rank++;
         ask_rank(n, c, now_ms, fx);
+        return;
+    }
+    if (target == TIER_TARGET) {
+        c->tier = m ? TIER_ACKNOWLEDGED : TIER_UNREACHED;
+        end_if_told(n, c, fx);
         return;
     }
     if (target >= c->target_count)

@@ -89,20 +89,29 @@ void serve_take_dropped(struct serve *s, struct store_dropped *out)
 
 /* Key and channel may both have been deleted; a value is current only if its maker knew of
  * the same deletes. */
-uint64_t delete_id_of(struct serve *s, struct span key, struct span channel, uint64_t now_ms)
+void delete_ids_of(struct serve *s, struct span key, struct span channel, uint64_t now_ms,
+                   uint64_t out[2])
 {
     uint8_t name[1 + CHANNEL_BYTES_MAX];
 
+    out[0] = out[1] = 0;
     if (deletes_count(s->deletes) == 0)
-        return 0;
-    uint64_t id = deletes_get(s->deletes, key, now_ms);
+        return;
+    out[0] = deletes_get(s->deletes, key, now_ms);
     if (channel.bytes < sizeof name) {
         /* No canonical or raw key begins with a zero byte, so channels have names apart. */
         name[0] = 0;
         memcpy(name + 1, channel.at, channel.bytes);
-        id ^= deletes_get(s->deletes, span_of(name, 1 + channel.bytes), now_ms);
+        out[1] = deletes_get(s->deletes, span_of(name, 1 + channel.bytes), now_ms);
     }
-    return id;
+}
+
+uint64_t delete_id_of(struct serve *s, struct span key, struct span channel, uint64_t now_ms)
+{
+    uint64_t ids[2];
+
+    delete_ids_of(s, key, channel, now_ms, ids);
+    return ids[0] ^ ids[1];
 }
 
 /* While the deletes it should remember don't fit, a node keeps nothing (D1). Nor does one
@@ -284,9 +293,10 @@ static void wait_in(struct serve *s, struct flight *f, struct waiter *w, uint64_
     *out = (struct answer){.outcome = OUTCOME_WAIT, .load_id = f->id};
 }
 
-/* This node acts as the owner for its own caller. */
+/* This node acts as the owner for its own caller; `helpless`: because every other that it
+ * could ask is avoided. */
 static void ask_owned(struct serve *s, const struct question *q, uint64_t channel_hash,
-                      struct waiter *w, uint64_t now_ms, struct answer *out, struct effects *fx)
+                      bool helpless, struct waiter *w, uint64_t now_ms, struct answer *out, struct effects *fx)
 {
     struct flight *f = flights_add(s->flights, FLIGHT_OWNS, &q->ask, channel_hash, now_ms);
 
@@ -295,6 +305,7 @@ static void ask_owned(struct serve *s, const struct question *q, uint64_t channe
         return;
     }
     f->delete_id = delete_id_of(s, f->key, f->channel, now_ms);
+    f->wants = helpless ? TIER_WANT_LEASE : TIER_WANT_NONE;
     wait_in(s, f, w, now_ms, out, fx);
     begin_owned(s, f, false, now_ms, fx);
     /* Beginning may have answered its only waiter at once: then tell it by return, and
@@ -354,7 +365,7 @@ void serve_ask(struct serve *s, const struct question *q, struct waiter *w, uint
             refresh_behind(s, ask, now_ms, fx);
             return;
         }
-        ask_owned(s, q, channel_hash, w, now_ms, out, fx);
+        ask_owned(s, q, channel_hash, *count == 0, w, now_ms, out, fx);
         return;
     }
     f = flights_add(s->flights, FLIGHT_ASKS, ask, channel_hash, now_ms);
@@ -378,9 +389,10 @@ static void deserted(struct serve *s, struct flight *f, struct effects *fx)
         return;
     switch (f->state) {
     case FLIGHT_PEEKING:
+    case FLIGHT_TIER:
     case FLIGHT_QUEUED:
     case FLIGHT_PERMITTED:
-        flight_end(s->flights, f);
+        end_flight(s, f, fx);
         break;
     case FLIGHT_RUNNING:
     case FLIGHT_ASKING:
@@ -425,7 +437,7 @@ static void end_with(struct serve *s, uint64_t load_id, const struct answer *a, 
     if (!f)
         return;
     complete_all(s, f, a, now_ms, fx);
-    flight_end(s->flights, f);
+    end_flight(s, f, fx);
 }
 
 void serve_answered_error(struct serve *s, uint64_t load_id, struct blob *error, uint64_t now_ms,
@@ -448,7 +460,7 @@ void serve_answered_miss(struct serve *s, uint64_t load_id, uint64_t now_ms, str
         struct waiter *w = CONTAINER_OF(link, struct waiter, link);
         complete(s, w, w->loads ? &again : &miss, now_ms, fx);
     }
-    flight_end(s->flights, f);
+    end_flight(s, f, fx);
 }
 
 void serve_answered_load(struct serve *s, uint64_t load_id, enum query_step step, bool run_inline,
@@ -468,13 +480,23 @@ void serve_answered_load(struct serve *s, uint64_t load_id, enum query_step step
                 list_remove(link);
                 join(s, own, moved, now_ms, fx);
             }
-            flight_end(s->flights, f);
+            end_flight(s, f, fx);
             if (run_inline)
                 join(s, own, w, now_ms, fx);
             *out = (struct answer){.outcome = OUTCOME_WAIT, .load_id = own->id};
             return;
         }
         flight_own(s->flights, f);
+    }
+    enum tier_want want = step == QUERY_LOAD  ? TIER_WANT_LEASE
+                          : step == QUERY_OWN ? TIER_WANT_VALUE
+                                              : TIER_WANT_NONE;
+    if (tier_first(s, f, want, now_ms, fx)) {
+        f->stay = false;
+        if (run_inline)
+            join(s, f, w, now_ms, fx);
+        *out = (struct answer){.outcome = OUTCOME_WAIT, .load_id = f->id};
+        return;
     }
     run_here(s, f, w->port, run_inline, now_ms);
     *out = (struct answer){.outcome = OUTCOME_LOAD, .load_id = f->id, .delete_id = f->delete_id};

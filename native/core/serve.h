@@ -35,6 +35,7 @@ struct serve_stats {
     uint64_t permits_granted, permits_returned, peeks_asked, peeks_hit, peeks_served;
     uint64_t pushes_sent, pushes_taken, stored, stored_refused, too_big;
     uint64_t answers_owner, answers_heir, asks_silent, asks_busy, drops;
+    uint64_t tier_asks, tier_hits;
 };
 
 struct serve;
@@ -121,6 +122,17 @@ void serve_port_gone(struct serve *, void *port, uint64_t now_ms, struct effects
 /* Which functions this process can run for others. `async`: on the start loop. Copies. */
 int serve_register(struct serve *, struct span loader, bool async);
 void serve_start_loop(struct serve *, bool there);  /* without one async loaders get permits */
+
+/* ---- the second tier ------------------------------------------------------------------ */
+
+/* There is one (EFFECT_TIER_...), or not any more: who waits for it then loads. */
+void serve_set_tier(struct serve *, bool there, uint64_t now_ms, struct effects *);
+bool serve_has_tier(const struct serve *);
+/* What came of an EFFECT_TIER_ASK: the value (asked_ms: when the request was sent, from
+ * which its ttl counts), or the leave to load. False: nobody is there to load any more. */
+void serve_tier_value(struct serve *, uint64_t load_id, const struct loaded *, uint64_t asked_ms,
+                      uint64_t now_ms, struct effects *);
+bool serve_tier_load(struct serve *, uint64_t load_id, uint64_t now_ms, struct effects *);
 
 /* ---- a peer's question, and other frames from connections -------------------------- */
 

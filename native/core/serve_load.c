@@ -1,6 +1,6 @@
 /* A load's life where this node acts as the owner (see serve.h):
  *
- *   begin -> [peek at heir or owner] -> who loads? -> finish | fail | lose
+ *   begin -> [peek at heir or owner] -> [second tier] -> who loads? -> finish | fail | lose
  *
  * Who loads: a caller of this process that waits, in its own thread; else a registered
  * loader, queued until Python takes it; else a caller of this process on an event loop;
@@ -131,7 +131,7 @@ static void enqueue(struct serve *s, struct flight *f, bool async, struct effect
     effects_loads(fx, async);
 }
 
-static void choose_loader(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
+void choose_loader(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
 {
     const struct loader *registered = loader_find(s, f->loader);
     struct waiter *w;
@@ -150,7 +150,7 @@ static void choose_loader(struct serve *s, struct flight *f, uint64_t now_ms, st
         struct answer miss = {.outcome = OUTCOME_MISS};
         complete_all(s, f, &miss, now_ms, fx);
         s->stats.served_misses++;
-        flight_end(s->flights, f);
+        end_flight(s, f, fx);
     }
 }
 
@@ -182,13 +182,23 @@ static const struct view_member *whom_to_peek(struct serve *s, const struct flig
     return whom;
 }
 
+static void beyond_peers(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
+{
+    if (!tier_first(s, f, f->wants, now_ms, fx))
+        choose_loader(s, f, now_ms, fx);
+}
+
 void begin_owned(struct serve *s, struct flight *f, bool owner_silent, uint64_t now_ms,
                  struct effects *fx)
 {
     const struct view_member *peer = whom_to_peek(s, f, owner_silent, now_ms);
 
+    if (f->wants == TIER_WANT_NONE && is_alone(s))
+        f->wants = TIER_WANT_LEASE;
+    else if (f->wants == TIER_WANT_NONE && owner_silent)
+        f->wants = TIER_WANT_VALUE;
     if (!peer) {
-        choose_loader(s, f, now_ms, fx);
+        beyond_peers(s, f, now_ms, fx);
         return;
     }
     struct message m = {
@@ -238,7 +248,7 @@ bool peeked(struct serve *s, uint64_t flight_id, const struct message *m, struct
     if (!m)
         serve_peer(s, &f->peeked, PEER_SILENT, now_ms);
     if (!m || !peek_landed(s, f, m, value, now_ms, fx))
-        choose_loader(s, f, now_ms, fx);
+        beyond_peers(s, f, now_ms, fx);
     return true;
 }
 
@@ -257,7 +267,8 @@ void refresh_behind(struct serve *s, const struct message *ask, uint64_t now_ms,
         return;
     f->delete_id = delete_id_of(s, f->key, f->channel, now_ms);
     f->stay = true;
-    enqueue(s, f, registered->async, fx);
+    if (!tier_first(s, f, is_alone(s) ? TIER_WANT_LEASE : TIER_WANT_NONE, now_ms, fx))
+        enqueue(s, f, registered->async, fx);
 }
 
 /* ---- take ------------------------------------------------------------------------------------ */
@@ -382,9 +393,13 @@ void land(struct serve *s, struct flight *f, const struct loaded *items, unsigne
 
     assert(count > 0);
     keep(s, f, &items[0], f->key, since_ms, stored, now_ms, &a);
+    if (stored && tier == TIER_LOAD)
+        put_behind(s, f, &items[0], f->key, now_ms, fx);
     for (unsigned i = 1; i < count; i++) {
         bool current = stored && delete_id_of(s, items[i].key, f->channel, now_ms) == delete_id;
         keep(s, f, &items[i], items[i].key, since_ms, current, now_ms, &other);
+        if (current && tier == TIER_LOAD)
+            put_behind(s, f, &items[i], items[i].key, now_ms, fx);
     }
     if (count > 1)
         a.also = bundle_new(items + 1, count - 1);
@@ -392,7 +407,7 @@ void land(struct serve *s, struct flight *f, const struct loaded *items, unsigne
         push_to_heir(s, f, items, count, now_ms, fx);
     complete_all(s, f, &a, now_ms, fx);
     bundle_unref(a.also);
-    flight_end(s->flights, f);
+    end_flight(s, f, fx);
 }
 
 void serve_finish(struct serve *s, uint64_t load_id, const struct loaded *items, unsigned count,
@@ -427,7 +442,7 @@ static void fail_flight(struct serve *s, struct flight *f, struct blob *error,
     }
     complete_all(s, f, spare.outcome == OUTCOME_VALUE ? &spare : &a, now_ms, fx);
     answer_deinit(&spare);
-    flight_end(s->flights, f);
+    end_flight(s, f, fx);
 }
 
 void serve_fail(struct serve *s, uint64_t load_id, struct blob *error, uint32_t negative_ttl_ms,
@@ -446,7 +461,7 @@ void lose_flight(struct serve *s, struct flight *f, uint64_t now_ms, struct effe
 
     s->stats.loads_lost++;
     complete_all(s, f, &again, now_ms, fx);
-    flight_end(s->flights, f);
+    end_flight(s, f, fx);
 }
 
 void serve_lose(struct serve *s, uint64_t load_id, uint64_t now_ms, struct effects *fx)
@@ -473,7 +488,7 @@ void serve_port_gone(struct serve *s, void *port, uint64_t now_ms, struct effect
         if (f->port == port && (f->state == FLIGHT_RUNNING || f->state == FLIGHT_ASKING))
             lose_flight(s, f, now_ms, fx);
         else if (list_empty(&f->waiters) && f->state != FLIGHT_RUNNING && !f->stay)
-            flight_end(s->flights, f);
+            end_flight(s, f, fx);
     }
     LIST_FOREACH_SAFE(&s->looking, link) {
         if (CONTAINER_OF(link, struct waiter, link)->port == port)
@@ -578,15 +593,22 @@ static bool take_over(struct serve *s, struct flight *f, uint64_t now_ms, struct
 static void tick_flight(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
 {
     switch (f->state) {
+    case FLIGHT_TIER:
+        withdraw(s, f, now_ms, fx);
+        if (f->until_ms <= now_ms)
+            choose_loader(s, f, now_ms, fx);
+        else
+            due_by(s, f->until_ms);
+        return;
     case FLIGHT_PEEKING:
         withdraw(s, f, now_ms, fx);
         if (list_empty(&f->waiters) && !f->stay) {
-            flight_end(s->flights, f);
+            end_flight(s, f, fx);
             return;
         }
         if (f->until_ms <= now_ms) {
             serve_peer(s, &f->peeked, PEER_SILENT, now_ms);
-            choose_loader(s, f, now_ms, fx);
+            beyond_peers(s, f, now_ms, fx);
         } else {
             due_by(s, f->until_ms);
         }
@@ -596,7 +618,7 @@ static void tick_flight(struct serve *s, struct flight *f, uint64_t now_ms, stru
             return;
         withdraw(s, f, now_ms, fx);
         if (list_empty(&f->waiters) && !f->stay)
-            flight_end(s->flights, f);
+            end_flight(s, f, fx);
         return;
     case FLIGHT_RUNNING:
     case FLIGHT_PERMITTED:
@@ -609,6 +631,8 @@ static void tick_flight(struct serve *s, struct flight *f, uint64_t now_ms, stru
             }
             struct answer again = {.outcome = OUTCOME_RETRY};
             flight_detach(s->flights, f);
+            if (f->tiered)
+                effects_tier_end(fx, f->id);
             complete_all(s, f, &again, now_ms, fx);
             f->until_ms = f->working_ms = NEVER_MS;
             if (!f->stay)

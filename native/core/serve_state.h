@@ -33,6 +33,7 @@ struct serve {
     struct flights *flights;
     struct deletes *deletes;
     struct view *view;              /* NULL: the layer is off */
+    bool tier;                      /* there is a second tier to ask and to write to */
     struct list queue_sync, queue_async;        /* flights QUEUED, oldest first */
     struct list remote[REMOTE_BUCKETS];         /* remote waiters by connection */
     size_t remote_count;
@@ -51,6 +52,9 @@ bool is_silent(struct serve *, const struct addr *);
 
 /* serve.c */
 uint64_t delete_id_of(struct serve *, struct span key, struct span channel, uint64_t now_ms);
+/* The same taken apart: the key's and the channel's. */
+void delete_ids_of(struct serve *, struct span key, struct span channel, uint64_t now_ms,
+                   uint64_t out[2]);
 bool may_store(struct serve *, uint64_t now_ms);
 void fill_hit(struct serve *, const struct store_hit *, struct span key, struct span channel,
               uint64_t now_ms, struct answer *);
@@ -79,6 +83,18 @@ void permit_frame(struct serve *, struct waiter *, const struct message *, struc
                   uint64_t now_ms, struct effects *);
 bool peeked(struct serve *, uint64_t flight_id, const struct message *, struct blob *,
             uint64_t now_ms, struct effects *);
+
+void choose_loader(struct serve *, struct flight *, uint64_t now_ms, struct effects *);
+
+/* serve_tier.c */
+bool is_alone(const struct serve *);    /* nobody else takes part in the contest */
+/* True: the flight asks the second tier now, and goes on to choose_loader by itself. */
+bool tier_first(struct serve *, struct flight *, enum tier_want, uint64_t now_ms,
+                struct effects *);
+void put_behind(struct serve *, const struct flight *, const struct loaded *, struct span key,
+                uint64_t now_ms, struct effects *);
+/* flight_end, and the tier hears of it. */
+void end_flight(struct serve *, struct flight *, struct effects *);
 
 /* serve_change.c */
 void push(struct serve *, const struct loaded *, struct span channel, const struct addr *,

@@ -146,6 +146,10 @@ static void carry_out(struct world *w)
         case EFFECT_LOADS:
         case EFFECT_CANCEL_LOAD:
         case EFFECT_GONE:
+        case EFFECT_TIER_ASK:
+        case EFFECT_TIER_PUT:
+        case EFFECT_TIER_END:
+        case EFFECT_TIER_DELETE:
             break;
         }
     }

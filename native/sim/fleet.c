@@ -654,6 +654,11 @@ static void apply(struct fleet *f, unsigned i, struct effects *fx)
         case EFFECT_GONE:
             gone(f, i, e->node_id);
             break;
+        case EFFECT_TIER_ASK:
+        case EFFECT_TIER_PUT:
+        case EFFECT_TIER_END:
+        case EFFECT_TIER_DELETE:
+            break;          /* these fleets have no second tier */
         }
     }
     while (!list_empty(&done))
