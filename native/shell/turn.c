@@ -125,8 +125,7 @@ static void deliver(struct peerage *p, struct turn *t)
                 turn_ring(t, port);
             }
             break;
-        case EFFECT_ANSWER:
-        case EFFECT_CALL:
+        default:            /* to be sent: see carry */
             break;
         }
     }
