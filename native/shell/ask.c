@@ -432,7 +432,7 @@ static bool finish(struct asking *a, enum query_step step, bool *await_it)
         break;
     case QUERY_SEND:
     case QUERY_WAIT:
-        assert(!"not an end");
+        assert(false && "not an end");
     }
     turn_end(p, &t);
     if (silent)

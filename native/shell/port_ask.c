@@ -336,7 +336,7 @@ static void finish(struct port_question *q, enum query_step step)
         break;
     case QUERY_SEND:
     case QUERY_WAIT:
-        assert(!"not an end");
+        assert(false && "not an end");
     }
     turn_end(p, &t);
     if (silent)
