@@ -71,6 +71,7 @@ struct store {
     struct sketch sketch;       /* made when the store is nearly full: before, nobody competes */
     uint64_t reserve;           /* bytes that are kept free for it to grow */
     struct list window, main;   /* oldest first */
+    struct list leaving;        /* deleted, but their blobs found no room in `dropped` yet */
     struct list *hand;          /* the entry of main to look at next, or &main: start at the oldest */
     uint32_t sweep;             /* the bucket of `keys` to look at next */
     uint64_t window_entries, window_bytes;
@@ -185,6 +186,7 @@ struct store *store_new(size_t bytes_max, const uint8_t hash_key[16])
     s->bytes_max = bytes_max;
     list_init(&s->window);
     list_init(&s->main);
+    list_init(&s->leaving);
     s->hand = &s->main;
     bool ok = table_init(&s->keys, key_hash_of, s);
     ok &= table_init(&s->channels, channel_hash_of, s);
@@ -200,6 +202,7 @@ void store_free(struct store *s)
     if (!s)
         return;
     list_move_all(&s->main, &s->window);
+    list_move_all(&s->main, &s->leaving);
     LIST_FOREACH_SAFE(&s->main, l) {
         struct entry *e = entry_of_queue(l);
         blob_unref(blob_of(e));
@@ -289,31 +292,53 @@ static void promote(struct store *s, struct entry *e)
     e->visited = 0;
 }
 
-/* Hands on the blob and frees the entry, which is in no structure any more. */
-static void discard(struct store *s, struct entry *e, struct store_dropped *dropped)
+/* Does it hold what must not be released under the lock? */
+static bool is_foreign(const struct entry *e)
 {
-    struct blob *b = blob_of(e);
-
-    s->entry_bytes -= entry_bytes(e);
-    if (b)
-        dropped->blobs[dropped->count++] = b;
-    mem_free(e);
+    const struct blob *b = blob_of(e);
+    return b && b->release;
 }
 
 static bool has_room(const struct entry *e, const struct store_dropped *dropped)
 {
-    return !e->has_blob || dropped->count < STORE_DROPPED_MAX;
+    return dropped->count < STORE_DROPPED_MAX || !is_foreign(e);
 }
 
 /* For `e`, and afterwards for `later` (or NULL). */
 static bool has_room_for_both(const struct entry *e, const struct entry *later,
                               const struct store_dropped *dropped)
 {
-    unsigned want = e->has_blob + (later ? later->has_blob : 0u);
-    return !e->has_blob || dropped->count + want <= STORE_DROPPED_MAX;
+    return dropped->count + 1 < STORE_DROPPED_MAX || !is_foreign(e) ||
+           (has_room(e, dropped) && !(later && is_foreign(later)));
 }
 
-/* `dropped` has room for it. */
+/* Hands on the blob and frees the entry, which is in no structure any more. */
+static void discard(struct store *s, struct entry *e, struct store_dropped *dropped)
+{
+    struct blob *b = blob_of(e);
+
+    if (!has_room(e, dropped)) {
+        list_add_tail(&s->leaving, &e->queue);
+        return;
+    }
+    s->entry_bytes -= entry_bytes(e);
+    if (b && dropped->count < STORE_DROPPED_MAX)
+        dropped->blobs[dropped->count++] = b;
+    else
+        blob_unref(b);
+    mem_free(e);
+}
+
+/* Each operation that has a list begins with those that wait for one. */
+static void hand_on(struct store *s, struct store_dropped *dropped)
+{
+    while (!list_empty(&s->leaving) && dropped->count < STORE_DROPPED_MAX) {
+        struct entry *e = entry_of_queue(s->leaving.next);
+        list_remove(&e->queue);
+        discard(s, e, dropped);
+    }
+}
+
 static void remove_entry(struct store *s, struct entry *e, struct store_dropped *dropped)
 {
     table_erase(&s->keys, e->hash, table_place_of(&s->keys, e->hash, e));
@@ -481,6 +506,7 @@ int store_put(struct store *s, const struct store_item *item, uint64_t now_ms,
     bool has_blob = value.bytes > STORE_INLINE_BYTES_MAX || (item->blob && item->blob->release);
     uint64_t bytes = bytes_of(item->key.bytes, value.bytes, has_blob);
 
+    hand_on(s, dropped);
     if (item->key.bytes > KEY_BYTES_MAX || !could_fit(s, bytes))
         return ERR_TOO_BIG;
     if (!table_reserve(&s->keys) || !table_reserve(&s->channels))
@@ -561,7 +587,10 @@ bool store_swap(struct store *s, struct span key, struct blob *old, struct blob 
         return false;
     blob_ref(fresh);
     memcpy(e->tail, &fresh, sizeof fresh);
-    dropped->blobs[dropped->count++] = old;
+    if (dropped->count < STORE_DROPPED_MAX)
+        dropped->blobs[dropped->count++] = old;
+    else
+        blob_unref(old);
     return true;
 }
 
@@ -569,15 +598,16 @@ bool store_delete(struct store *s, struct span key, struct store_dropped *droppe
 {
     struct entry *e = find(s, key);
 
+    hand_on(s, dropped);
     if (!e)
         return false;
-    assert(has_room(e, dropped));
     remove_entry(s, e, dropped);
     return true;
 }
 
 bool store_delete_channel(struct store *s, uint64_t channel_hash, struct store_dropped *dropped)
 {
+    hand_on(s, dropped);
     for (unsigned n = 0;; n++) {
         struct entry *e = find_leader(s, channel_hash);
         if (!e)
@@ -590,6 +620,7 @@ bool store_delete_channel(struct store *s, uint64_t channel_hash, struct store_d
 
 bool store_clear(struct store *s, struct store_dropped *dropped)
 {
+    hand_on(s, dropped);
     for (unsigned n = 0; s->keys.items; n++) {
         struct list *queue = list_empty(&s->main) ? &s->window : &s->main;
         struct entry *e = entry_of_queue(queue->next);
@@ -604,6 +635,7 @@ bool store_clear(struct store *s, struct store_dropped *dropped)
 
 void store_sweep(struct store *s, uint64_t now_ms, unsigned steps, struct store_dropped *dropped)
 {
+    hand_on(s, dropped);
     for (unsigned looked = 0; looked < steps && s->keys.items; s->sweep++) {
         if (s->sweep >= s->keys.count)
             s->sweep = 0;
@@ -660,6 +692,8 @@ uint64_t store_check(const struct store *s)
     bool hand = s->hand == &s->main;
 
     bytes += sketch_bytes(&s->sketch);
+    LIST_FOREACH(&s->leaving, l)
+        bytes += entry_bytes(entry_of_queue(l));
     for (unsigned i = 0; i < 2; i++) {
         const struct list *queue = i ? &s->window : &s->main;
         LIST_FOREACH(queue, l) {

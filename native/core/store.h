@@ -51,8 +51,9 @@ struct store *store_new(size_t bytes_max, const uint8_t hash_key[16]);
 void store_free(struct store *);        /* unrefs all; any thread, no lock needed any more */
 
 /* Blobs an operation let go: the caller unrefs them after the lock (blob_unref).
- * Fixed room; a full list makes the operation stop evicting early, never leak. */
-#define STORE_DROPPED_MAX 64
+ * Fixed room; a full list makes the operation stop evicting early, never leak. Only foreign
+ * blobs wait for room: when the list is full the others are let go at once. */
+#define STORE_DROPPED_MAX 256
 struct store_dropped {
     unsigned count;
     struct blob *blobs[STORE_DROPPED_MAX];
@@ -77,7 +78,8 @@ bool store_get(struct store *, struct span key, uint64_t now_ms, bool stale_too,
 bool store_swap(struct store *, struct span key, struct blob *old, struct blob *fresh,
                 struct store_dropped *dropped);
 
-/* `dropped` has room for one. False: there was no such entry, not even an expired one. */
+/* False: there was no such entry, not even an expired one. If `dropped` is full the entry
+ * is gone all the same, its blob is handed on by a later operation, and counted until then. */
 bool store_delete(struct store *, struct span key, struct store_dropped *);
 /* Delete up to room-in-dropped entries of a channel; true when none is left. */
 bool store_delete_channel(struct store *, uint64_t channel_hash, struct store_dropped *);
