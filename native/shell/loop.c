@@ -235,10 +235,24 @@ void loop_part(struct loop *loop)
     set_view(loop, NULL);
 }
 
+/* Membership counts for this thread alone; others read a copy. */
+static void publish(struct peerage *p)
+{
+    struct swim_stats stats;
+
+    if (!node_swim(p->node))
+        return;
+    swim_stats(node_swim(p->node), &stats);
+    atomic_store_explicit(&p->counters.updates_refused, stats.refused_updates,
+                          memory_order_relaxed);
+}
+
 void loop_news(struct loop *loop)
 {
     struct peerage *p = loop->peerage;
     struct turn t;
+
+    publish(p);
 
     for (size_t i = 0; i < loop->out.count; i++) {
         const struct swim_effect *e = &loop->out.effects[i];

@@ -16,8 +16,14 @@
 #define ACCEPTS_A_TURN 64
 #define FILLS_A_TURN 8              /* then the others' turn */
 #define PAUSE_BYTES (4u << 20)      /* queued: read no further questions until it drains */
-#define STALL_MS_MAX 10000u         /* without a byte, in the middle of a frame or of a write */
+#define STALL_MS_MAX 10000u         /* in the middle of a frame or of a write ... */
+#define STALL_BYTES_MIN (64u << 10) /* ... it has to move so many in that time */
 #define REST_S 0.1
+
+/* How far one direction has come, as the sweeps see it. */
+struct pace {
+    uint64_t since_ms, bytes, frames;
+};
 
 struct inbound {
     struct list of_id, of_all, of_unproven, of_dirty;
@@ -26,8 +32,9 @@ struct inbound {
     ev_io io;
     uint64_t id;
     uint64_t since_ms;              /* accepted */
-    uint64_t moved_ms;              /* when bytes last moved in the direction that waits */
+    struct pace reading, writing;
     bool proven;
+    bool emptied;                   /* nothing waited to be written, since the last sweep */
     bool dead;                      /* to be closed by server_flush */
 };
 
@@ -86,12 +93,9 @@ static void watch(struct inbound *i)
 /* Write what is queued; false: broken. */
 static bool flush(struct inbound *i)
 {
-    uint64_t before = i->c->bytes_out;
-
     if (tcp_flush(i->c) < 0)
         return false;
-    if (i->c->bytes_out != before || !tcp_wants_write(i->c))
-        i->moved_ms = clock_now_ms();
+    i->emptied |= !tcp_wants_write(i->c);
     watch(i);
     return true;
 }
@@ -204,9 +208,10 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
     if (events & EV_READ) {
         for (int n = 0; open && n < FILLS_A_TURN; n++) {
             int filled = tcp_fill(i->c);
-            if (filled > 0)
-                i->moved_ms = clock_now_ms();
-            open = take_frames(i) && filled >= 0;
+            open = take_frames(i);
+            if (open && filled < 0 && tcp_is_within(i->c))
+                count(&i->loop->peerage->counters.broken);
+            open = open && filled >= 0;
             if (i->c->drained)
                 break;
         }
@@ -218,16 +223,31 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
 
 /* ---- accepting ------------------------------------------------------------------------ */
 
-static bool has_room(struct loop *loop, const struct addr *peer)
+/* The oldest of those that have proven nothing makes room, of the same address if that has
+ * its share. Refusing the newcomer instead would let a few silent connections, renewed every
+ * two seconds, keep everybody out; so a flood pushes out its own, and whoever means well has
+ * long proven itself before its turn comes. */
+static bool make_room(struct loop *loop, const struct addr *peer)
 {
     struct server *s = &loop->server;
+    struct inbound *oldest = NULL;
     unsigned same = 0;
 
-    if (s->count >= CONNECTIONS_MAX || s->unproven_count >= UNPROVEN_MAX)
-        return false;
-    LIST_FOREACH(&s->unproven, l)
-        same += addr_same_host(&CONTAINER_OF(l, struct inbound, of_unproven)->c->peer, peer);
-    return same < UNPROVEN_PER_ADDRESS_MAX;
+    LIST_FOREACH(&s->unproven, l) {
+        struct inbound *i = CONTAINER_OF(l, struct inbound, of_unproven);
+        if (addr_same_host(&i->c->peer, peer) && same++ == 0)
+            oldest = i;
+    }
+    if (same < UNPROVEN_PER_ADDRESS_MAX)
+        oldest = NULL;
+    if (!oldest && s->unproven_count &&
+        (s->unproven_count >= UNPROVEN_MAX || s->count >= CONNECTIONS_MAX))
+        oldest = CONTAINER_OF(s->unproven.next, struct inbound, of_unproven);
+    if (oldest) {
+        count(&loop->peerage->counters.refused_full);
+        close_one(oldest);
+    }
+    return s->count < CONNECTIONS_MAX;
 }
 
 static void admit(struct loop *loop, int fd, const struct addr *peer)
@@ -237,11 +257,11 @@ static void admit(struct loop *loop, int fd, const struct addr *peer)
     struct inbound *i;
 
     if (!settings_allow(&p->settings, p->own_hosts, p->own_hosts_count, peer)) {
-        count(&p->counters.refused_cidr);
+        udp_outside(loop, peer, "a connection from");
         fork_close(fd);
         return;
     }
-    if (!has_room(loop, peer) || !(i = mem_zalloc(sizeof *i))) {
+    if (!make_room(loop, peer) || !(i = mem_zalloc(sizeof *i))) {
         count(&p->counters.refused_full);
         fork_close(fd);
         return;
@@ -253,7 +273,7 @@ static void admit(struct loop *loop, int fd, const struct addr *peer)
     }
     i->loop = loop;
     i->id = s->next_id++;
-    i->since_ms = i->moved_ms = clock_now_ms();
+    i->since_ms = i->reading.since_ms = i->writing.since_ms = clock_now_ms();
     list_init(&i->of_dirty);
     list_add_tail(&s->by_id[i->id % SERVER_BUCKETS], &i->of_id);
     list_add_tail(&s->all, &i->of_all);
@@ -342,6 +362,26 @@ void server_deinit(struct server *s, struct loop *loop)
         close_one(CONTAINER_OF(s->all.next, struct inbound, of_all));
 }
 
+/* One byte a second is no progress: who keeps a frame or our answers waiting moves a fair
+ * number of bytes, finishes one, or is cut. */
+static bool stalls(struct pace *p, bool waits, uint64_t bytes, uint64_t frames, uint64_t now_ms)
+{
+    if (!waits || frames != p->frames || bytes - p->bytes >= STALL_BYTES_MIN)
+        *p = (struct pace){now_ms, bytes, frames};
+    return now_ms - p->since_ms > STALL_MS_MAX;
+}
+
+static bool is_too_slow(struct inbound *i, uint64_t now_ms)
+{
+    const struct tcp *c = i->c;
+    bool paused = c->queued_bytes >= PAUSE_BYTES;   /* it is we who do not read */
+    bool slow = stalls(&i->reading, tcp_is_within(c) && !paused, c->bytes_in, c->frames_in, now_ms);
+
+    slow |= stalls(&i->writing, tcp_wants_write(c) && !i->emptied, c->bytes_out, 0, now_ms);
+    i->emptied = false;
+    return slow;
+}
+
 void server_sweep(struct loop *loop, uint64_t now_ms)
 {
     struct server *s = &loop->server;
@@ -355,8 +395,7 @@ void server_sweep(struct loop *loop, uint64_t now_ms)
     }
     LIST_FOREACH_SAFE(&s->all, l) {
         struct inbound *i = CONTAINER_OF(l, struct inbound, of_all);
-        if ((tcp_wants_write(i->c) || tcp_is_within(i->c)) &&
-            now_ms - i->moved_ms > STALL_MS_MAX) {
+        if (is_too_slow(i, now_ms)) {
             count(&loop->peerage->counters.cut);
             close_one(i);
         }

@@ -3,8 +3,9 @@
  *
  * An address outside the allowed blocks is refused before a byte is read. A connection
  * gets our challenge, and has to send a HELLO that verifies within UNPROVEN_MS_MAX; of
- * those that have not there are at most so many, in all and per address. Who does not read
- * what it asked for, or stops in the middle of a frame, is cut.
+ * those that have not there are at most so many, in all and per address, and the oldest
+ * makes room for the newest. Who does not read what it asked for, or stops in the middle of
+ * a frame, is cut, and so is who only pretends to go on.
  */
 #ifndef PEERAGE_SHELL_SERVER_H
 #define PEERAGE_SHELL_SERVER_H

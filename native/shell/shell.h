@@ -29,7 +29,8 @@ struct counters {
     atomic_uint_fast64_t asks_by_threads, asks_by_ports, calls_by_loop, requests;
     atomic_uint_fast64_t dials, dials_failed, strangers, redials;
     atomic_uint_fast64_t frames_in, frames_out, datagrams_in, datagrams_out, datagrams_refused;
-    atomic_uint_fast64_t accepted, refused_cidr, refused_full, cut, inbound;
+    atomic_uint_fast64_t accepted, refused_cidr, refused_full, cut, broken, inbound;
+    atomic_uint_fast64_t gossip_refused, updates_refused;
     atomic_uint_fast64_t verdicts[VERDICT_COUNT];
 };
 

@@ -40,6 +40,9 @@ static void put_shell(struct sink *k, const struct peerage *p)
         {"connections_refused_cidr", &c->refused_cidr},
         {"connections_refused_full", &c->refused_full},
         {"connections_cut", &c->cut},
+        {"connections_broken", &c->broken},
+        {"gossip_refused", &c->gossip_refused},
+        {"updates_refused", &c->updates_refused},
     };
     static const char *const verdicts[VERDICT_COUNT] = {
         [VERDICT_GARBAGE] = "refused_garbage", [VERDICT_VERSION] = "refused_version",

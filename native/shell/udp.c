@@ -60,21 +60,31 @@ void udp_replace(struct udp *u, struct loop *loop, int fd)
     udp_watch(u, loop);
 }
 
-void udp_refused(struct loop *loop, const struct addr *from, enum verdict v, const char *what)
+static void say(struct loop *loop, struct refusals *r, const struct addr *from, const char *what,
+                const char *why)
 {
-    struct peerage *p = loop->peerage;
-    struct udp *u = &loop->udp;
     uint64_t now = clock_now_ms();
     char text[ADDR_TEXT_MAX];
 
-    count(&p->counters.verdicts[v]);
-    u->unsaid[v]++;
-    if (u->said_ms[v] && now - u->said_ms[v] < SAID_EVERY_MS)
+    r->unsaid++;
+    if (r->said_ms && now - r->said_ms < SAID_EVERY_MS)
         return;
-    notice_log(&p->notices, LOG_WARNING, "Refused %s %s: %s (%llu of this kind lately)", what,
-               addr_format(from, text), verdict_text(v), (unsigned long long)u->unsaid[v]);
-    u->said_ms[v] = now;
-    u->unsaid[v] = 0;
+    notice_log(&loop->peerage->notices, LOG_WARNING, "Refused %s %s: %s (%llu of this kind lately)",
+               what, addr_format(from, text), why, (unsigned long long)r->unsaid);
+    r->said_ms = now;
+    r->unsaid = 0;
+}
+
+void udp_refused(struct loop *loop, const struct addr *from, enum verdict v, const char *what)
+{
+    count(&loop->peerage->counters.verdicts[v]);
+    say(loop, &loop->udp.refused[v], from, what, verdict_text(v));
+}
+
+void udp_outside(struct loop *loop, const struct addr *from, const char *what)
+{
+    count(&loop->peerage->counters.refused_cidr);
+    say(loop, &loop->udp.outside, from, what, "outside PEER_ALLOW_CIDR");
 }
 
 static void take_one(struct loop *loop, uint8_t *in, size_t bytes, const struct addr *from,
@@ -85,7 +95,7 @@ static void take_one(struct loop *loop, uint8_t *in, size_t bytes, const struct 
     struct span payload;
 
     if (!settings_allow(&p->settings, p->own_hosts, p->own_hosts_count, from)) {
-        count(&p->counters.refused_cidr);
+        udp_outside(loop, from, "a datagram from");
         return;
     }
     enum verdict v = datagrams_open(&loop->udp.datagrams, in, bytes, wall_ms, &frame, &payload);
@@ -103,7 +113,8 @@ static void take_one(struct loop *loop, uint8_t *in, size_t bytes, const struct 
         .node_id = frame.sender_id,
         .open_receiver = frame.receiver_id == 0,
     };
-    swim_receive(swim, now_ms, wall_ms, &sender, payload, &loop->out);
+    if (swim_receive(swim, now_ms, wall_ms, &sender, payload, &loop->out) != SWIM_OK)
+        count(&p->counters.gossip_refused);
 }
 
 static void readable(struct ev_loop *ev, ev_io *io, int events)
@@ -123,7 +134,7 @@ static void readable(struct ev_loop *ev, ev_io *io, int events)
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         /* Others tell of an earlier send: an ICMP error is no reason to stop reading. */
-        if (n >= 0 && n <= (ssize_t)PACKET_BYTES_MAX && sockets_to_addr(&at, &from))
+        if (n >= 0 && sockets_to_addr(&at, &from))
             take_one(loop, in, (size_t)n, &from, now_ms, wall_ms);
     }
     loop->udp.more = taken == UDP_DATAGRAMS_A_TURN;

@@ -11,13 +11,17 @@ struct loop;
 
 #define UDP_DATAGRAMS_A_TURN 64     /* M5 */
 
+/* Refusals of one kind: when they were last logged, how many since. */
+struct refusals {
+    uint64_t said_ms, unsaid;
+};
+
 struct udp {
     int fd, family;
     ev_io io;
     bool more;                  /* the last turn left datagrams behind */
     struct datagrams datagrams;
-    uint64_t said_ms[VERDICT_COUNT];    /* when a refusal was last logged */
-    uint64_t unsaid[VERDICT_COUNT];
+    struct refusals refused[VERDICT_COUNT], outside;
 };
 
 /* Takes fd when it returns 0; ERR_NOMEM, ERR_SYSTEM. The socket is watched from
@@ -35,5 +39,7 @@ void udp_send(struct loop *, const struct addr *, uint64_t receiver_id, struct s
 /* Count a refusal, and log it: each reason at most every 10 s. `what` reads like "a
  * datagram from". */
 void udp_refused(struct loop *, const struct addr *, enum verdict, const char *what);
+/* The same for an address outside the allowed blocks. */
+void udp_outside(struct loop *, const struct addr *, const char *what);
 
 #endif

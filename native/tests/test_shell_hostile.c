@@ -41,7 +41,7 @@ static void a_killed_owner_costs_its_askers_nothing(void **state)
     (void)state;
     peerage *p = with_child(&c);
     for (int i = 0; i < 8; i++) {
-        char prefix[16];
+        char prefix[32];
         snprintf(prefix, sizeof prefix, "killed %d", i);
         nodes_key_of(p, c.address, prefix, keys[i]);
     }
@@ -314,7 +314,7 @@ static void garbage_closes_its_connection_and_silence_too(void **state)
     peerage_free(p);
 }
 
-/* Connections that have proven nothing are few, in all and per address. */
+/* Connections that have proven nothing are few, in all and per address; the oldest made room. */
 static void unproven_connections_are_bounded(void **state)
 {
     int fds[200], open = 0;
@@ -327,8 +327,10 @@ static void unproven_connections_are_bounded(void **state)
     nodes_sleep_ms(200);
     for (int i = 0; i < 200; i++) {
         char challenge[64];
-        if (recv(fds[i], challenge, sizeof challenge, MSG_DONTWAIT) == 40)
-            open++;
+        errno = 0;
+        while (recv(fds[i], challenge, sizeof challenge, MSG_DONTWAIT) > 0)
+            ;
+        open += errno == EAGAIN || errno == EWOULDBLOCK;
     }
     assert_in_range(open, 1, 64);
     assert_true(nodes_stat(p, "connections_in") <= 64);
