@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs test programs one after the other and says in one last line how it went.
 #
-#   run-tests.sh SECONDS PROGRAM...
+#   [UNDER=command] run-tests.sh SECONDS PROGRAM...
 #
 # A program that hangs is ended after SECONDS and counts as failed. The output of
 # those that pass is not shown: what is wrong should not have to be searched for.
@@ -20,9 +20,9 @@ trap 'exit 1' HUP INT TERM
 failed=0
 cases=0
 for program in "$@"; do
-    # $limit is a command with its arguments, or nothing
+    # $limit and $UNDER are commands with their arguments, or nothing
     # shellcheck disable=SC2086
-    $limit "$program" >"$output" 2>&1
+    $limit ${UNDER:-} "$program" >"$output" 2>&1
     status=$?
     passed=$(grep -c '\[       OK \]' "$output")
     if [ $status -eq 0 ] && [ "$passed" -gt 0 ]; then

@@ -25,9 +25,14 @@ SANITIZER_OPTIONS = {
 }
 
 
+# Older sanitizers do not find room for their shadow memory where a kernel randomizes
+# addresses with more bits than they knew of.
+UNDER = ["setarch", "-R"] if shutil.which("setarch") else []
+
+
 def run(program, *arguments, seconds=300):
     done = subprocess.run(
-        [str(program), *arguments],
+        [*UNDER, str(program), *arguments],
         env=os.environ | SANITIZER_OPTIONS,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
