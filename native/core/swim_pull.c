@@ -84,11 +84,12 @@ void swim_pulled(struct swim *s, uint64_t now_ms, bool complete, struct swim_out
 
 /* --- Answering ---------------------------------------------------------- */
 
-static bool put_bucket(const struct swim *s, uint64_t now_ms, uint32_t bucket, struct writer *w)
+/* The records of all buckets in `which`; false, and nothing of use, if too many. */
+static bool put_buckets(const struct swim *s, uint64_t now_ms, uint64_t which, struct writer *w)
 {
     const struct members *t = &s->members;
     for (uint32_t i = members_from(t, 0); i != MEMBER_NONE; i = members_from(t, i + 1)) {
-        if (members_bucket(&members_at(t, i)->addr) != bucket)
+        if (!(which >> members_bucket(&members_at(t, i)->addr) & 1))
             continue;
         struct update u = swim_update_of(s, i, now_ms);
         if (!update_put(w, &u))
@@ -101,27 +102,38 @@ bool swim_page_encode(const struct swim *s, uint64_t now_ms, struct span request
                       uint32_t *cursor, struct writer *w)
 {
     struct reader r = reader_of(request);
-    uint64_t digests[DIGEST_BUCKETS], whole = 0;
+    uint64_t digests[DIGEST_BUCKETS], wanted = 0, whole = 0;
     take_u8(&r);
     for (uint32_t b = 0; b < DIGEST_BUCKETS; b++)
         digests[b] = take_u64(&r);
+    for (uint32_t b = *cursor; b < DIGEST_BUCKETS; b++) {
+        if (r.failed || digests[b] != s->members.buckets[b])
+            wanted |= UINT64_C(1) << b;
+    }
     put_u8(w, SWIM_WIRE_VERSION);
     uint8_t *mask_at = w->at;
     put_u64(w, 0);
     if (w->failed)
         return false;
     uint8_t *begin = w->at;
-    uint32_t b = *cursor;
-    for (; b < DIGEST_BUCKETS; b++) {
-        if (!r.failed && digests[b] == s->members.buckets[b])
-            continue;
-        uint8_t *mark = w->at;
-        if (put_bucket(s, now_ms, b, w)) {
-            whole |= UINT64_C(1) << b;
-        } else if (mark != begin) {
-            w->at = mark;       /* it opens the next page */
-            break;
-        }                       /* else too big for a page of its own: sent in part */
+    /* Mostly all goes into one page, in one walk of the table. */
+    uint32_t b = DIGEST_BUCKETS;
+    if (put_buckets(s, now_ms, wanted, w)) {
+        whole = wanted;
+    } else {
+        w->at = begin;
+        for (b = *cursor; b < DIGEST_BUCKETS; b++) {
+            uint64_t bit = UINT64_C(1) << b;
+            uint8_t *mark = w->at;
+            if (!(wanted & bit))
+                continue;
+            if (put_buckets(s, now_ms, bit, w)) {
+                whole |= bit;
+            } else if (mark != begin) {
+                w->at = mark;       /* it opens the next page */
+                break;
+            }                       /* else too big for a page of its own: sent in part */
+        }
     }
     struct writer m = writer_of(mask_at, 8);
     put_u64(&m, whole);

@@ -46,7 +46,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* Nearest rank. */
-static double quantile(struct distribution *d, double q)
+double figures_quantile(struct distribution *d, double q)
 {
     if (d->count == 0)
         return 0;
@@ -270,7 +270,7 @@ static void put_times(FILE *out, const char *name, struct distribution *d)
         fprintf(out, "\"%s\": null, ", name);
     else
         fprintf(out, "\"%s\": {\"p50\": %.0f, \"p99\": %.0f, \"max\": %.0f}, ", name,
-                quantile(d, 0.5), quantile(d, 0.99), quantile(d, 1));
+                figures_quantile(d, 0.5), figures_quantile(d, 0.99), figures_quantile(d, 1));
 }
 
 static void put_load(FILE *out, const char *name, struct distribution *sent,
@@ -278,8 +278,8 @@ static void put_load(FILE *out, const char *name, struct distribution *sent,
 {
     fprintf(out, "\"%s\": {\"sent\": {\"mean\": %.3f, \"p99\": %.3f, \"max\": %.3f}, "
             "\"received\": {\"mean\": %.3f, \"p99\": %.3f, \"max\": %.3f}}, ", name,
-            mean(sent), quantile(sent, 0.99), quantile(sent, 1),
-            mean(received), quantile(received, 0.99), quantile(received, 1));
+            mean(sent), figures_quantile(sent, 0.99), figures_quantile(sent, 1),
+            mean(received), figures_quantile(received, 0.99), figures_quantile(received, 1));
 }
 
 void figures_json(const struct figures *given, const struct scenario *c, FILE *out)
@@ -306,8 +306,9 @@ void figures_json(const struct figures *given, const struct scenario *c, FILE *o
 static void say_times(FILE *out, const char *name, struct distribution *d)
 {
     if (d->count > 0)
-        fprintf(out, "%-16s p50 %6.0f  p99 %6.0f  max %6.0f ms  (%zu)\n", name, quantile(d, 0.5),
-                quantile(d, 0.99), quantile(d, 1), d->count);
+        fprintf(out, "%-16s p50 %6.0f  p99 %6.0f  max %6.0f ms  (%zu)\n", name,
+                figures_quantile(d, 0.5), figures_quantile(d, 0.99), figures_quantile(d, 1),
+                d->count);
 }
 
 void figures_text(const struct figures *given, const struct scenario *c, FILE *out)
@@ -325,9 +326,10 @@ void figures_text(const struct figures *given, const struct scenario *c, FILE *o
         fprintf(out, "NOT known by all %llu, NOT converged %llu\n", (unsigned long long)f.unknown,
                 (unsigned long long)f.unconverged);
     fprintf(out, "messages sent    mean %.2f  p99 %.2f  max %.2f a member and period\n",
-            mean(&f.sent), quantile(&f.sent, 0.99), quantile(&f.sent, 1));
+            mean(&f.sent), figures_quantile(&f.sent, 0.99), figures_quantile(&f.sent, 1));
     fprintf(out, "bytes sent       mean %.0f  p99 %.0f  max %.0f a member and second\n",
-            mean(&f.sent_bytes), quantile(&f.sent_bytes, 0.99), quantile(&f.sent_bytes, 1));
+            mean(&f.sent_bytes), figures_quantile(&f.sent_bytes, 0.99),
+            figures_quantile(&f.sent_bytes, 1));
     fprintf(out, "suspicions %llu, pulls %llu, %llu events, %llu bytes a record, %.1f s, %.0f MB\n",
             (unsigned long long)f.suspected, (unsigned long long)f.pulls,
             (unsigned long long)f.events, (unsigned long long)f.bytes_per_record, f.wall_s,

@@ -33,6 +33,9 @@ struct figures {
     double wall_s, rss_mb;
 };
 
+/* The smallest value that a share of `q` does not exceed; sorts. 0 if empty. */
+double figures_quantile(struct distribution *, double q);
+
 void figures_run(struct figures *, const struct scenario *, FILE *trace);
 void figures_json(const struct figures *, const struct scenario *, FILE *);
 void figures_text(const struct figures *, const struct scenario *, FILE *);
