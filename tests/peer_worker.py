@@ -174,6 +174,14 @@ async def alookup(name, *args, **kwargs):
     return hit(await FUNCTIONS[name].lookup(*args, **kwargs))
 
 
+async def blocked_lookup(seconds, name, *args):
+    """Ask, then let the event loop stand still while the answer comes."""
+    task = asyncio.create_task(alookup(name, *args))
+    await asyncio.sleep(0)
+    time.sleep(seconds)
+    return await task
+
+
 async def aboom_many(keys):
     """Every key at once; what each question got, the traceback of its cause included."""
     got = await asyncio.gather(*(aboom(key, 0.02) for key in keys), return_exceptions=True)
@@ -265,11 +273,6 @@ def spin(seconds):
     while time.monotonic() < until:
         pass
     sys.setswitchinterval(interval)
-
-
-async def aspin(seconds):
-    """Block the event loop, but not the other threads."""
-    time.sleep(seconds)
 
 
 def fork(name, *args):

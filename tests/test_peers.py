@@ -3,6 +3,7 @@ who asks drives the asking."""
 
 import collections
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -208,6 +209,18 @@ def test_an_owners_hit_is_served_while_its_python_spins(fleet):
     spinning.result(10)
 
 
+def test_a_blocked_event_loop_is_not_booked_as_the_peers_silence(fleet):
+    """O9: what lies there already is read before a deadline is declared."""
+    asker, owner = fleet(2, PEER_HEIR="false")
+    keys = [a_key_of(owner, f"blocked{i}-") for i in range(2)]
+    for key in keys:
+        owner("alookup", "avalue", key)
+    asker("alookup", "avalue", keys[0])
+    before = asker("stats")
+    assert asker("blocked_lookup", 1.0, "avalue", keys[1])["tier"] == "owner"
+    assert moved(asker, before, "asks_silent", "asks_by_loops", "loads") == [0, 1, 0]
+
+
 def test_a_load_goes_elsewhere_while_the_owners_python_is_stuck(fleet):
     """O5: not accepted within the budget, so the heir, then the asker itself."""
     workers = fleet(3)
@@ -288,6 +301,36 @@ def test_a_load_is_cancelled_when_nobody_waits_on_any_node(fleet):
     key = "cancel-me"
     assert workers[0]("cancelled", key) is True
     assert workers[1]("aget_or_load", key) == f"{key} by {workers[1].pid}"
+
+
+def test_ctrl_c_during_a_wait_for_another_node_returns_at_once(fleet, peer_env):
+    """P3: the main thread waits in poll(), lets the handler run, and leaves."""
+    (owner,) = fleet(1)
+    program = (
+        "import sys, time, peer_worker as w\n"
+        "w.start()\n"
+        "time.sleep(1.5)\n"
+        "mine = w.peers.address\n"
+        "key = next(f'k{i}' for i in range(1000) if w.owner(f'k{i}') != mine)\n"
+        "print('asking', flush=True)\n"
+        "try: w.value(key, 0, 8.0)\n"
+        "except KeyboardInterrupt: print('interrupted', flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], text=True, stdout=subprocess.PIPE,
+        env={**peer_env(), "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])},
+    )  # fmt: skip
+    with process:
+        try:
+            assert process.stdout.readline() == "asking\n"
+            until(lambda: owner("loaded"), 5, "the owner was not asked")
+            begun = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "interrupted\n"
+            assert time.monotonic() - begun < 1
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
 
 
 def test_an_owner_that_is_killed_costs_no_error(fleet):

@@ -76,7 +76,8 @@ class Peers:
         self.enabled: bool = self._settings["enable_peers"]
         self._caches: dict[str, Cache] = {}
         self._definitions: dict[bytes, Definition] = {}
-        self._life = threading.RLock()
+        self._life = threading.RLock()      # starting and closing
+        self._pool = threading.Lock()       # the list of threads; also while closing drains
         self._pooled = False            # the layer off: are there loads for threads of a pool?
         self._members_callbacks: list[Callable[[list[Member]], Any]] = []
         self._coordinator_callbacks: list[Callable[[str | None], Any]] = []
@@ -110,7 +111,7 @@ class Peers:
 
     def _renewed(self) -> None:
         """In a fork's child, or after reopening: the native node is a fresh one."""
-        self._life = threading.RLock()
+        self._life, self._pool = threading.RLock(), threading.Lock()
         self._reset()
         self._finalizer.detach()
         self._finalizer = weakref.finalize(self, _end, self._node, self._threads)
@@ -132,7 +133,8 @@ class Peers:
             self._node.start()
             self._running = True
             if self.enabled or self._pooled:
-                self._park("attendant", _attend)
+                with self._pool:
+                    self._park("attendant", _attend)
         if self._in_loop():
             self._adopt(asyncio.get_running_loop())
         return self
@@ -162,7 +164,8 @@ class Peers:
             self._node.close(max(0, int(drain * 1000)))
             self._running = False
             self._start_loop = _nothing
-            threads, self._threads[:] = list(self._threads), []
+            with self._pool:
+                threads, self._threads[:] = list(self._threads), []
         _join(threads)
         if self._in_loop():
             self._drop_port(asyncio.get_running_loop())
@@ -217,7 +220,7 @@ class Peers:
         thread.start()
 
     def _grow(self) -> None:
-        with self._life:
+        with self._pool:
             self._threads[:] = [t for t in self._threads if t.is_alive()]
             loaders = sum(t.name == "peerage-loader" for t in self._threads)
             if self._running and loaders < self._settings["loaders"]:
@@ -271,7 +274,7 @@ class Peers:
         if definition.terms.stale_ms and not definition.is_async and not self._pooled:
             # Alone, too, a stale value is loaded again behind its caller, by the pool.
             self._pooled = True
-            with self._life:
+            with self._pool:
                 if self._running and not self.enabled:
                     self._park("attendant", _attend)
 
