@@ -1,0 +1,76 @@
+"""What the attack tests ask of a worker besides what peer_worker offers."""
+
+import time
+
+import peer_worker
+
+
+def measure(keys, size):
+    """Ask for each key once: [how long it took in ms], and how often the answer was not the
+    owner's own."""
+    took, others = [], 0
+    for key in keys:
+        begun = time.perf_counter()
+        found = peer_worker.value.lookup(key, size)
+        took.append(1000 * (time.perf_counter() - begun))
+        others += found.tier != "owner"
+    return {"took_ms": took, "others": others}
+
+
+def owned(address, prefix, count):
+    """So many keys of the member at this address."""
+    keys, n = [], 0
+    while len(keys) < count:
+        key = f"{prefix}-{n}"
+        n += 1
+        found = peer_worker.peers.owner(key)
+        if found and found.address == address:
+            keys.append(key)
+    return keys
+
+
+def load_all(keys, size):
+    for key in keys:
+        peer_worker.value(key, size)
+
+
+def sized(key, size):
+    """A value of exactly so many bytes, through the layer; its size, and its tier."""
+    found = peer_worker.cache.lookup(key, channel=key)
+    if found is None:
+        got = peer_worker.cache.get_or_load(key, lambda: bytes(size), channel=key)
+        return {"size": len(got), "tier": "load"}
+    return {"size": len(found.value), "tier": found.tier}
+
+
+def ask_until(seconds, keys, pause=0.002):
+    """Ask for keys in turn: how often, and every error."""
+    end, asked, errors, slowest = time.monotonic() + seconds, 0, [], 0.0
+    while time.monotonic() < end:
+        key = keys[asked % len(keys)]
+        begun = time.monotonic()
+        try:
+            got = peer_worker.value(key, 0, 0.0)
+            if not got.startswith(key.encode()):
+                errors.append(f"{key}: {got!r}")
+        except Exception as e:
+            errors.append(f"{key}: {type(e).__name__}: {e}")
+        slowest = max(slowest, time.monotonic() - begun)
+        asked += 1
+        time.sleep(pause)
+    return {"asked": asked, "errors": errors[:10], "slowest_s": slowest}
+
+
+def raw_key(key):
+    """How a key of get and set is written on the wire."""
+    return str(peer_worker.cache.key(key)) if key else str(peer_worker.cache.key("k"))[:-1]
+
+
+def key_of(key, size=0):
+    """How value(key, size) is."""
+    return str(peer_worker.value.key(key, size))
+
+
+vars(peer_worker).update(
+    {f.__name__: f for f in (measure, owned, load_all, sized, ask_until, raw_key, key_of)}
+)
