@@ -1,4 +1,10 @@
-/* The loop thread's dialling (see dial.h). */
+/* The loop thread's dialling (see dial.h).
+ *
+ * Its sockets are watched by an epoll set of their own, itself watched by libev: libev does
+ * not take a descriptor out of its set when a watcher stops, only when it next fires, and
+ * by then it is another thread's, or closed and somebody else's (the hazard of rule O10).
+ * From this set a socket is taken before it is handed over.
+ */
 #include "shell/dial.h"
 
 #include "core/mem.h"
@@ -15,7 +21,7 @@ struct dial {
     struct addr addr;
     uint64_t node_id, other_id;
     enum { CONNECTING, GREETING } state;
-    ev_io io;
+    int events;                 /* watched for; 0: not yet */
     ev_timer timer;
     dial_done *done;
     void *token;
@@ -23,7 +29,9 @@ struct dial {
 
 static void stop(struct dial *d)
 {
-    ev_io_stop(d->loop->ev, &d->io);
+    if (d->events)
+        poller_unwatch(&d->loop->dialling, d->c->fd);
+    d->events = 0;
     ev_timer_stop(d->loop->ev, &d->timer);
     list_remove(&d->of);
 }
@@ -51,13 +59,14 @@ static void expire(struct ev_loop *ev, ev_timer *timer, int events)
     end(timer->data, DIAL_FAILED);
 }
 
-static void watch(struct dial *d, int events)
+static bool watch(struct dial *d, int events)
 {
-    if (d->io.events == (events & (EV_READ | EV_WRITE)) && ev_is_active(&d->io))
-        return;
-    ev_io_stop(d->loop->ev, &d->io);
-    ev_io_set(&d->io, d->c->fd, events);
-    ev_io_start(d->loop->ev, &d->io);
+    if (d->events == events)
+        return true;
+    if (!poller_watch(&d->loop->dialling, d->c->fd, events, d, d->events != 0))
+        return false;
+    d->events = events;
+    return true;
 }
 
 static bool greet(struct dial *d)
@@ -102,18 +111,13 @@ static void read_greeting(struct dial *d)
         break;
     }
     int written = tcp_flush(d->c);
-    if (filled < 0 || written < 0)
+    if (filled < 0 || written < 0 ||
+        !watch(d, written ? POLLER_READ : POLLER_READ | POLLER_WRITE))
         end(d, DIAL_FAILED);
-    else
-        watch(d, written ? EV_READ : EV_READ | EV_WRITE);
 }
 
-static void ready(struct ev_loop *ev, ev_io *io, int events)
+static void ready(struct dial *d)
 {
-    struct dial *d = io->data;
-
-    (void)ev;
-    (void)events;
     if (d->state == CONNECTING) {
         if (sockets_connect_result(d->c->fd) != 0) {
             end(d, DIAL_FAILED);
@@ -122,6 +126,45 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
         d->state = GREETING;
     }
     read_greeting(d);
+}
+
+static void some_ready(struct ev_loop *ev, ev_io *io, int events)
+{
+    struct loop *loop = io->data;
+    struct poller_event found[POLLER_EVENTS_MAX];
+    int count_found = poller_take(&loop->dialling, found);
+
+    (void)ev;
+    (void)events;
+    for (int i = 0; i < count_found; i++) {
+        /* What came of one may have ended another. */
+        LIST_FOREACH(&loop->dials, l) {
+            if (CONTAINER_OF(l, struct dial, of) == found[i].token) {
+                ready(found[i].token);
+                break;
+            }
+        }
+    }
+}
+
+bool dial_init(struct loop *loop)
+{
+    list_init(&loop->dials);
+    return poller_init(&loop->dialling, false);
+}
+
+void dial_watch(struct loop *loop)
+{
+    ev_io_init(&loop->dialling_io, some_ready, loop->dialling.fd, EV_READ);
+    loop->dialling_io.data = loop;
+    ev_io_start(loop->ev, &loop->dialling_io);
+}
+
+void dial_deinit(struct loop *loop)
+{
+    if (loop->ev)
+        ev_io_stop(loop->ev, &loop->dialling_io);
+    poller_deinit(&loop->dialling);
 }
 
 struct dial *dial_start(struct loop *loop, const struct addr *a, uint64_t node_id,
@@ -142,14 +185,12 @@ struct dial *dial_start(struct loop *loop, const struct addr *a, uint64_t node_i
     int fd = sockets_connect(a);
     if (fd >= 0)
         d->c = tcp_new(fd, a, &loop->peerage->settings.seal, loop->peerage->node_id, false);
-    ev_init(&d->io, ready);
-    d->io.data = d;
-    ev_timer_init(&d->timer, expire, d->c && due_ms > now ? (double)(due_ms - now) / 1000 : 0, 0);
+    /* What can't even begin ends at once, but not before this returns. */
+    bool begun = d->c && watch(d, POLLER_WRITE);
+    ev_timer_init(&d->timer, expire, begun && due_ms > now ? (double)(due_ms - now) / 1000 : 0, 0);
     d->timer.data = d;
     ev_now_update(loop->ev);
     ev_timer_start(loop->ev, &d->timer);
-    if (d->c)
-        watch(d, EV_WRITE);
     return d;
 }
 

@@ -22,6 +22,11 @@ typedef void dial_done(void *token, struct loop *, enum dial_result, struct tcp 
 
 struct dial;
 
+/* On the loop, once: the set of sockets that are being dialled. False: no descriptor. */
+bool dial_init(struct loop *);
+void dial_watch(struct loop *);
+void dial_deinit(struct loop *);        /* after dial_cancel_all */
+
 /* node_id 0: whoever is there. `done` is called once, never before this returns. NULL: out
  * of memory, and it is never called. */
 struct dial *dial_start(struct loop *, const struct addr *, uint64_t node_id, uint64_t due_ms,

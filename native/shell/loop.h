@@ -13,11 +13,13 @@
 #include "core/effects.h"
 #include "core/swim.h"
 #include "peerage.h"
+#include "shell/bell.h"
 #include "shell/call.h"
 #include "shell/poller.h"
 #include "shell/server.h"
 #include "shell/udp.h"
 
+struct redis;
 struct resolver;
 
 struct loop {
@@ -32,7 +34,12 @@ struct loop {
     struct server server;
     struct calls calls;
     struct list dials;          /* struct dial by of */
+    struct poller dialling;     /* their sockets: see dial.c */
+    ev_io dialling_io;
     struct resolver *resolver;  /* NULL: no names in PEERS */
+    struct redis *redis;        /* NULL: no REDIS_URL */
+    struct bell anchor;         /* without sockets: by what libev's descriptors are found */
+    ev_io anchor_io;
     int adopted[ADOPTED_MAX];   /* libev's own descriptors, kept for fork */
     unsigned adopted_count;
     bool observing;             /* no port of the range was free: tries again (M7) */

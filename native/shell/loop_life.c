@@ -211,6 +211,7 @@ static void watch_all(struct loop *loop)
     ev_prepare_start(loop->ev, &loop->prepare);
     udp_watch(&loop->udp, loop);
     server_watch(&loop->server, loop);
+    dial_watch(loop);
     mailbox_open(&loop->peerage->mailbox, loop->ev, &loop->async);
 }
 
@@ -219,6 +220,7 @@ static void destroy(struct loop *loop)
     if (loop->udp.fd >= 0)
         udp_deinit(&loop->udp);
     swim_out_deinit(&loop->out);
+    dial_deinit(loop);
     if (loop->ev) {
         poller_disown(loop->adopted, loop->adopted_count);
         ev_loop_destroy(loop->ev);
@@ -238,8 +240,7 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
     loop->udp.fd = -1;
     swim_out_init(&loop->out);
     call_init(&loop->calls);
-    list_init(&loop->dials);
-    rc = make(p, loop, line);
+    rc = dial_init(loop) ? make(p, loop, line) : system_line(line, "No event loop");
     if (rc == 0) {
         loop->ev = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
         if (!loop->ev)

@@ -13,14 +13,17 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
-bool poller_init(struct poller *p)
+bool poller_init(struct poller *p, bool with_timer)
 {
     p->armed_ms = NEVER_MS;
+    p->timer_fd = -1;
     fork_hold();
     p->fd = fork_keep(epoll_create1(EPOLL_CLOEXEC));
-    p->timer_fd = fork_keep(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC));
+    if (with_timer)
+        p->timer_fd = fork_keep(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC));
     fork_release();
-    if (p->fd < 0 || p->timer_fd < 0 || !poller_watch(p, p->timer_fd, POLLER_READ, NULL, false)) {
+    if (p->fd < 0 || (with_timer && (p->timer_fd < 0 || !poller_watch(p, p->timer_fd, POLLER_READ,
+                                                                      NULL, false)))) {
         poller_deinit(p);
         return false;
     }
@@ -41,6 +44,11 @@ bool poller_watch(struct poller *p, int fd, int events, void *token, bool known)
     e.events = (uint32_t)((events & POLLER_READ ? EPOLLIN : 0) |
                           (events & POLLER_WRITE ? EPOLLOUT : 0));
     return epoll_ctl(p->fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e) == 0;
+}
+
+void poller_unwatch(struct poller *p, int fd)
+{
+    (void)epoll_ctl(p->fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
 void poller_arm(struct poller *p, uint64_t due_ms, uint64_t now_ms)
@@ -140,8 +148,9 @@ unsigned poller_adopt(int fd, int adopted[ADOPTED_MAX])
 #include <sys/event.h>
 #include <sys/time.h>
 
-bool poller_init(struct poller *p)
+bool poller_init(struct poller *p, bool with_timer)
 {
+    (void)with_timer;           /* a kqueue has timers of its own */
     p->armed_ms = NEVER_MS;
     p->timer_fd = -1;
     fork_hold();
@@ -166,6 +175,15 @@ bool poller_watch(struct poller *p, int fd, int events, void *token, bool known)
     EV_SET(&changes[1], fd, EVFILT_WRITE,
            EV_ADD | (events & POLLER_WRITE ? EV_ENABLE : EV_DISABLE), 0, 0, token);
     return kevent(p->fd, changes, 2, NULL, 0, NULL) == 0;
+}
+
+void poller_unwatch(struct poller *p, int fd)
+{
+    struct kevent changes[2];
+
+    EV_SET(&changes[0], fd, EVFILT_READ, EV_DELETE, 0, 0, NULL);
+    EV_SET(&changes[1], fd, EVFILT_WRITE, EV_DELETE, 0, 0, NULL);
+    (void)kevent(p->fd, changes, 2, NULL, 0, NULL);
 }
 
 void poller_arm(struct poller *p, uint64_t due_ms, uint64_t now_ms)

@@ -25,10 +25,12 @@ struct poller_event {
     int events;
 };
 
-bool poller_init(struct poller *);
+bool poller_init(struct poller *, bool with_timer);
 void poller_deinit(struct poller *);
 /* Watch, or watch for something else. Level-triggered. False: out of memory. */
 bool poller_watch(struct poller *, int fd, int events, void *token, bool known);
+/* Before a descriptor that is not closed goes to another owner. */
+void poller_unwatch(struct poller *, int fd);
 /* Fire at a time of clock_now_ms, at the latest; armed for an earlier one it stays so. */
 void poller_arm(struct poller *, uint64_t due_ms, uint64_t now_ms);
 /* What is ready now; never waits. Returns how many; a fired timer is disarmed. */

@@ -792,7 +792,7 @@ int peerage_port_new(peerage *p, peerage_port **out)
         mem_free(at);
         return ERR_SYSTEM;
     }
-    if (!poller_init(&at->poller) ||
+    if (!poller_init(&at->poller, true) ||
         !poller_watch(&at->poller, at->port.bell.fd, POLLER_READ, at, false)) {
         poller_deinit(&at->poller);
         port_deinit(&at->port);
