@@ -363,7 +363,8 @@ static void gossip_round(struct swim *s, uint64_t now_ms, struct swim_out *out)
     uint32_t told[16], count = 0;
     uint32_t most = (uint32_t)min_u64(min_u64(s->p.gossip_fanout, ARRAY_COUNT(told)),
                                       t->order_count);
-    s->gossip_ms = now_ms + s->p.gossip_every_ms;
+    bool behind = s->gossip.count >= BACKLOG_MIN;
+    s->gossip_ms = now_ms + (behind ? s->p.gossip_every_ms / 2 : s->p.gossip_every_ms);
     for (uint32_t tries = 0; count < most && tries < 16 * most && s->gossip.count > 0; tries++) {
         uint32_t i = t->order[prng_below(&s->prng, t->order_count)];
         bool again = false;

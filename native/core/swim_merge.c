@@ -67,7 +67,8 @@ static bool suspect(struct swim *s, uint64_t now_ms, uint32_t i, uint64_t versio
     return true;
 }
 
-/* Whom it is about shall hear first: then a refutation may overtake the news. */
+/* Whom it is about shall hear first: then a refutation may overtake the news. Most
+ * suspicions are false ones, and so most of them need not be told to anyone. */
 static void tell(struct swim *s, uint64_t now_ms, uint32_t i, struct swim_out *out)
 {
     const struct member *m = members_at(&s->members, i);
@@ -80,10 +81,13 @@ void swim_accuse(struct swim *s, uint64_t now_ms, uint32_t i, struct swim_out *o
 {
     struct member *m = members_at(&s->members, i);
     struct host us = host_of(&s->config.self);
-    if (m->state == SWIM_ALIVE && suspect(s, now_ms, i, m->version, false, &us, 1, out))
+    if (m->state == SWIM_ALIVE && suspect(s, now_ms, i, m->version, false, &us, 1, out)) {
         tell(s, now_ms, i, out);
-    else if (m->state == SWIM_SUSPECT && suspicions_confirm(&s->suspicions, &s->members, i, &us))
+        s->gossip_ms = max_u64(s->gossip_ms, now_ms + s->p.gossip_every_ms);
+    } else if (m->state == SWIM_SUSPECT
+               && suspicions_confirm(&s->suspicions, &s->members, i, &us)) {
         gossip_queue(&s->gossip, &s->members, i);
+    }
 }
 
 void swim_bury(struct swim *s, uint64_t now_ms, uint32_t i, struct swim_out *out)

@@ -182,7 +182,9 @@ static void deafen(struct sim *sim, struct run *run, uint64_t end_ms)
         sim_run(sim, c->deaf_s * 1000);
         for (uint32_t k = 0; k < c->deaf && k < sim->count; k++)
             sim->nodes[k].deaf = false;
-        sim_run(sim, c->deaf_s * 1000);
+        uint64_t calm_ms = sim_now_ms(sim), next_ms = calm_ms + c->deaf_s * 1000;
+        converge(sim, run->f, calm_ms, c->deaf_s * 1000);
+        sim_run(sim, next_ms - sim_now_ms(sim));
     }
 }
 
@@ -224,8 +226,10 @@ static void measure(struct figures *f, const struct scenario *c, uint64_t seed, 
     uint64_t begin_ms = sim_now_ms(&sim), end_ms = begin_ms + (uint64_t)c->seconds * 1000;
     if (c->crash > 0)
         crash_some(&sim, &run);
-    if (c->stall_ms > 0)
+    if (c->stall_ms > 0) {
         stall(&sim, c, end_ms);
+        converge(&sim, f, sim_now_ms(&sim), 120000);
+    }
     if (c->deaf > 0)
         deafen(&sim, &run, end_ms);
     if (c->partition_s > 0)
@@ -234,8 +238,6 @@ static void measure(struct figures *f, const struct scenario *c, uint64_t seed, 
         sim_run(&sim, end_ms - sim_now_ms(&sim));
     count_load(&sim, &run, sim_now_ms(&sim) - begin_ms);
     reap(&sim, &run);
-    if (c->stall_ms > 0 || c->deaf > 0)
-        converge(&sim, f, sim_now_ms(&sim), 120000);
     f->false_deaths += sim.counts.false_deaths;
     f->false_deaths_healthy += sim.counts.false_deaths_healthy;
     f->suspected += sim.counts.logs[SWIM_LOG_SUSPECTED];
