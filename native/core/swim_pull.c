@@ -173,7 +173,8 @@ enum swim_verdict swim_page_merge(struct swim *s, uint64_t now_ms, uint64_t wall
         gossip_queue(&s->gossip, t, i);
     }
     /* They don't know us at all: ask to be let in. */
-    if (!(self_of(s)->marks & MARK_SEEN) && (whole >> members_bucket(&s->config.self) & 1))
+    if (node_id == s->pull_id && !(self_of(s)->marks & MARK_SEEN)
+        && (whole >> members_bucket(&s->config.self) & 1))
         swim_join_send(s, now_ms, &s->pull_addr, out);
     swim_reckon(s, now_ms);
     return SWIM_OK;
