@@ -161,16 +161,19 @@ static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static PyObject *start(struct node *self, PyObject *unused)
+/* start(demanded): by name, or only because a question came */
+static PyObject *start(struct node *self, PyObject *demanded)
 {
-    (void)unused;
+    int by_name = PyObject_IsTrue(demanded);
     char line[PEERAGE_LINE_MAX] = "";
     int rc;
+    if (by_name < 0)
+        return NULL;
     struct engine *e = enter(self);
     if (!e)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    rc = peerage_start(e->p, line);
+    rc = by_name ? peerage_start(e->p, line) : peerage_start_quietly(e->p, line);
     Py_END_ALLOW_THREADS
     if (rc >= 0 && e == self->engine)
         release_ring_set(e->p);
@@ -593,7 +596,7 @@ static void dealloc(struct node *self)
 }
 
 static PyMethodDef methods[] = {
-    {"start", METHOD_CAST(start), METH_NOARGS, NULL},
+    {"start", METHOD_CAST(start), METH_O, NULL},
     {"close", METHOD_CAST(close_node), METH_O, NULL},
     {"reopen", METHOD_CAST(reopen), METH_NOARGS, NULL},
     {"inherited", METHOD_CAST(inherited), METH_NOARGS, NULL},

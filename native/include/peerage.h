@@ -101,9 +101,14 @@ PEERAGE_API int peerage_new(const struct peerage_options *, peerage **out,
                             char line[PEERAGE_LINE_MAX]);
 
 /* Bind, start the loop thread, look for peers. Blocks until looking has ended (at most a
- * second or so). Without options.enabled: does nothing, 0. Idempotent.
- * PEERAGE_E_SETTING, PEERAGE_E_SYSTEM, PEERAGE_E_NOMEM: nothing runs; `line` says why. */
+ * second or so). Without options.enabled: does nothing, 0, or, with a redis_url, runs the
+ * loop thread for Redis alone. Idempotent.
+ * PEERAGE_E_SETTING, PEERAGE_E_SYSTEM, PEERAGE_E_NOMEM, PEERAGE_E_UNREACHABLE (neither the
+ * Redis of redis_url nor any peer was found): nothing runs; `line` says why. */
 PEERAGE_API int peerage_start(peerage *, char line[PEERAGE_LINE_MAX]);
+/* The same for a start that nobody asked for by name (a first question): it does not wait for
+ * Redis, and never fails for want of it. */
+PEERAGE_API int peerage_start_quietly(peerage *, char line[PEERAGE_LINE_MAX]);
 
 /* Leave the contest, finish flights and hand entries on for at most drain_ms, leave, wake
  * every waiter with PEERAGE_E_CLOSED, join the loop thread. Blocks. Idempotent; the cache
@@ -287,7 +292,8 @@ enum peerage_event_kind {
     PEERAGE_EVENT_REPORT,       /* a set or delete is done: `report` for `token`; free it */
 };
 
-/* Who acknowledged a set or delete. Owned: peerage_report_free. Addresses are texts. */
+/* Who acknowledged a set or delete. Owned: peerage_report_free. Addresses are texts; the
+ * second tier's is "redis". */
 struct peerage_report {
     unsigned acknowledged_count, unreached_count;
     char **acknowledged, **unreached;

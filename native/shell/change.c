@@ -119,7 +119,11 @@ static char **texts(const struct addr *addrs, unsigned count)
             mem_free(out);
             return NULL;
         }
-        addr_format(&addrs[i], out[i]);
+        /* the second tier's place in a report */
+        if (addr_is_zero(&addrs[i]))
+            memcpy(out[i], "redis", sizeof "redis");
+        else
+            addr_format(&addrs[i], out[i]);
     }
     return out;
 }

@@ -25,6 +25,8 @@ void loop_carry(struct loop *loop, struct effects *effects)
             server_answer(loop, e->conn_id, &e->message, e->value);
         else if (e->kind == EFFECT_CALL)
             call_start(loop, e);
+        else
+            redis_carry(loop->redis, e);
     }
 }
 
@@ -374,6 +376,7 @@ void loop_due(struct ev_loop *ev, ev_timer *timer, int events)
     }
     tick_serve(loop, now_ms);
     call_tick(loop, now_ms);
+    redis_tick(loop->redis, now_ms);
     if (now_ms >= loop->sweep_ms) {
         loop->sweep_ms = now_ms + SWEEP_EVERY_MS;
         server_sweep(loop, now_ms);
@@ -390,6 +393,7 @@ static uint64_t next_due(struct loop *loop, uint64_t now_ms)
     struct swim *swim = node_swim(p->node);
     uint64_t due = min_u64(now_ms + SLEEP_MS_MAX, loop->calls.due_ms);
 
+    due = min_u64(due, redis_due_ms(loop->redis));
     if (swim)
         due = min_u64(due, swim_due_ms(swim));
     if (loop->server.count || pool_count(&p->pool))

@@ -13,7 +13,6 @@
 #include "core/effects.h"
 #include "core/swim.h"
 #include "peerage.h"
-#include "shell/bell.h"
 #include "shell/call.h"
 #include "shell/poller.h"
 #include "shell/server.h"
@@ -38,8 +37,6 @@ struct loop {
     ev_io dialling_io;
     struct resolver *resolver;  /* NULL: no names in PEERS */
     struct redis *redis;        /* NULL: no REDIS_URL */
-    struct bell anchor;         /* without sockets: by what libev's descriptors are found */
-    ev_io anchor_io;
     int adopted[ADOPTED_MAX];   /* libev's own descriptors, kept for fork */
     unsigned adopted_count;
     bool observing;             /* no port of the range was free: tries again (M7) */

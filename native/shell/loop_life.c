@@ -11,6 +11,7 @@
 #include "shell/fork.h"
 #include "shell/loop_life.h"
 #include "shell/poller.h"
+#include "shell/redis.h"
 #include "shell/resolve.h"
 #include "shell/shell.h"
 #include "shell/sockets.h"
@@ -162,6 +163,7 @@ static void *run(void *argument)
 {
     struct loop *loop = argument;
 
+    redis_run(loop->redis);
     ev_run(loop->ev, 0);
     return NULL;
 }
@@ -172,7 +174,6 @@ static int make(struct peerage *p, struct loop *loop, char line[PEERAGE_LINE_MAX
     int udp = -1, tcp = -1, rc;
     uint16_t port;
 
-    loop->peerage = p;
     loop->started_ms = clock_wall_ms();
     p->own_hosts_count = sockets_own_hosts(p->own_hosts, OWN_HOSTS_MAX);
     rc = settings_advertise(&p->settings, &p->self, said, line);
@@ -209,8 +210,10 @@ static void watch_all(struct loop *loop)
     loop->async.data = loop->timer.data = loop->prepare.data = loop;
     ev_async_start(loop->ev, &loop->async);
     ev_prepare_start(loop->ev, &loop->prepare);
-    udp_watch(&loop->udp, loop);
-    server_watch(&loop->server, loop);
+    if (loop->udp.fd >= 0) {
+        udp_watch(&loop->udp, loop);
+        server_watch(&loop->server, loop);
+    }
     dial_watch(loop);
     mailbox_open(&loop->peerage->mailbox, loop->ev, &loop->async);
 }
@@ -237,10 +240,15 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
 
     if (!loop)
         return ERR_NOMEM;
+    loop->peerage = p;
     loop->udp.fd = -1;
+    server_init(&loop->server, -1);
     swim_out_init(&loop->out);
     call_init(&loop->calls);
-    rc = dial_init(loop) ? make(p, loop, line) : system_line(line, "No event loop");
+    rc = dial_init(loop) ? 0 : system_line(line, "No event loop");
+    if (rc == 0 && p->settings.enabled)
+        rc = make(p, loop, line);
+    loop->parted = !p->settings.enabled;    /* Redis alone: no sockets, no members */
     if (rc == 0) {
         loop->ev = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
         if (!loop->ev)
@@ -254,17 +262,21 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
         return rc;
     }
     p->loop = loop;
-    atomic_store(&p->state, PEERAGE_LOOKING);
+    if (p->settings.enabled)
+        atomic_store(&p->state, PEERAGE_LOOKING);
     pool_set_open(&p->pool, true);
     watch_all(loop);
     ev_run(loop->ev, EVRUN_NOWAIT);     /* registers everything, so that it can be found */
-    loop->adopted_count = poller_adopt(loop->udp.fd, loop->adopted);
-    for (unsigned i = 0; i < p->settings.seed_count && !loop->resolver; i++) {
+    loop->adopted_count = poller_adopt(loop->dialling.fd, loop->adopted);
+    loop->redis = redis_start(loop);
+    for (unsigned i = 0; p->settings.enabled && i < p->settings.seed_count && !loop->resolver;
+         i++) {
         if (p->settings.seeds[i].host[0])
             loop->resolver = resolve_start(p);
     }
-    notice_log(&p->notices, LOG_INFO, "Peer layer on: this node is %s",
-               addr_format(&p->self, text));
+    if (p->settings.enabled)
+        notice_log(&p->notices, LOG_INFO, "Peer layer on: this node is %s",
+                   addr_format(&p->self, text));
     if (loop->observing)
         notice_log(&p->notices, LOG_WARNING, "No port from %u to %u is free: this node owns "
                    "nothing until one is", p->settings.port,
@@ -324,7 +336,10 @@ static void leave(struct mail *mail, struct loop *loop)
         swim_leave(node_swim(loop->peerage->node), clock_now_ms(), &loop->out);
         loop_news(loop);
     }
-    ev_break(loop->ev, EVBREAK_ALL);
+    if (loop->redis)
+        redis_leave(loop->redis);   /* breaks it in a moment */
+    else
+        ev_break(loop->ev, EVBREAK_ALL);
 }
 
 void loop_stop(struct peerage *p)
@@ -348,11 +363,13 @@ void loop_stop(struct peerage *p)
     p->loop_wakes_ms = NEVER_MS;
     pthread_mutex_unlock(&p->lock);
     pool_set_open(&p->pool, false);
+    redis_stop(loop);
     dial_cancel_all(loop);
     call_deinit(loop);
     server_deinit(&loop->server, loop);
     loop_part(loop);
-    udp_unwatch(&loop->udp, loop);
+    if (loop->udp.fd >= 0)
+        udp_unwatch(&loop->udp, loop);
     ev_async_stop(loop->ev, &loop->async);
     ev_prepare_stop(loop->ev, &loop->prepare);
     ev_timer_stop(loop->ev, &loop->timer);

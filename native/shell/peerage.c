@@ -18,6 +18,7 @@
 #include "shell/fork.h"
 #include "shell/loop.h"
 #include "shell/permit.h"
+#include "shell/redis_link.h"
 #include "shell/shell.h"
 #include "shell/turn.h"
 #include "shell/wait.h"
@@ -123,8 +124,9 @@ int peerage_new(const struct peerage_options *o, peerage **out, char line[PEERAG
         peerage_free(p);
         return rc;
     }
-    if (p->settings.redis_given)
-        notice_log(&p->notices, LOG_WARNING, "REDIS_URL is set, but this build has no Redis");
+    const char *missing = redis_link_missing(p->settings.redis.tls);
+    if (p->settings.redis_given && missing)
+        notice_log(&p->notices, LOG_WARNING, "%s", missing);
     *out = p;
     return 0;
 }
@@ -140,14 +142,25 @@ static void wait_looking(struct peerage *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-int peerage_start(peerage *p, char line[PEERAGE_LINE_MAX])
+/* Does anybody share its knowledge with this node? */
+static bool has_found_peers(struct peerage *p)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct view *v = serve_view(node_serve(p->node));
+    bool found = v && v->count > 1;
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
+static int start(struct peerage *p, bool demand, char line[PEERAGE_LINE_MAX])
 {
     int rc = 0;
 
     line[0] = 0;
     if (shell_is_foreign(p))
         return ERR_FORKED;
-    if (!p->settings.enabled)
+    bool redis = p->settings.redis_given && !redis_link_missing(p->settings.redis.tls);
+    if (!p->settings.enabled && !redis)
         return 0;
     pthread_mutex_lock(&p->life);
     if (p->closed)
@@ -157,9 +170,30 @@ int peerage_start(peerage *p, char line[PEERAGE_LINE_MAX])
     if (rc < 0 && !line[0])
         snprintf(line, PEERAGE_LINE_MAX, "The peer layer can't start: %s", err_text(rc));
     pthread_mutex_unlock(&p->life);
-    if (rc == 0)
-        wait_looking(p);
-    return rc;
+    if (rc < 0)
+        return rc;
+    wait_looking(p);
+    if (!demand || !redis || has_found_peers(p) || redis_wait(p, line))
+        return 0;
+    if (!p->settings.enabled) {
+        line[0] = 0;            /* the log has it; a worker comes up without Redis too */
+        return 0;
+    }
+    pthread_mutex_lock(&p->life);
+    loop_stop(p);
+    atomic_store(&p->state, PEERAGE_NEW);
+    pthread_mutex_unlock(&p->life);
+    return ERR_UNREACHABLE;
+}
+
+int peerage_start(peerage *p, char line[PEERAGE_LINE_MAX])
+{
+    return start(p, true, line);
+}
+
+int peerage_start_quietly(peerage *p, char line[PEERAGE_LINE_MAX])
+{
+    return start(p, false, line);
 }
 
 /* Out of the contest; then let the flights land. */
@@ -198,7 +232,7 @@ void peerage_close(peerage *p, uint32_t drain_ms)
         return;
     pthread_mutex_lock(&p->life);
     if (!p->closed) {
-        if (p->loop && drain_ms && atomic_load(&p->state) != PEERAGE_CONFLICT)
+        if (p->loop && p->settings.enabled && drain_ms && atomic_load(&p->state) != PEERAGE_CONFLICT)
             drain(p, drain_ms);
         send_home(p);
         loop_stop(p);

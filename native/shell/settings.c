@@ -122,10 +122,10 @@ static int read_seeds(struct settings *s, const char *list, char line[PEERAGE_LI
     char item[HOST_BYTES_MAX + 8];
 
     while (next_item(&list, item, sizeof item)) {
-        /* one place is the own host's range */
-        if (s->seed_count >= SEEDS_MAX - 1)
+        /* one place is the own host's range, one is for what Redis knows */
+        if (s->seed_count >= SEEDS_MAX - 2)
             return wrong(line, "PEERS: got more than %u entries, takes at most that many",
-                         SEEDS_MAX - 1);
+                         SEEDS_MAX - 2);
         if (!read_seed(item, &s->seeds[s->seed_count]))
             return wrong_text(line, "PEERS", item,
                               "addresses: host:port, [v6]:port, a bare address or a name");
@@ -203,6 +203,24 @@ static int read_advertise(struct settings *s, const char *text, char line[PEERAG
     return 0;
 }
 
+/* What it got is never shown: a password may be in it. */
+static int read_redis(struct settings *s, const struct peerage_options *o,
+                      char line[PEERAGE_LINE_MAX])
+{
+    const char *prefix = o->redis_prefix ? o->redis_prefix : "";
+
+    s->redis_given = o->redis_url && *o->redis_url;
+    if (!s->redis_given)
+        return 0;
+    const char *takes = redis_url_read(&s->redis, o->redis_url);
+    if (takes)
+        return wrong(line, "REDIS_URL: got something else (not shown), takes %s", takes);
+    if (!*prefix || strlen(prefix) >= sizeof s->redis_prefix)
+        return wrong_text(line, "PEER_REDIS_PREFIX", prefix, "1 to 128 characters");
+    memcpy(s->redis_prefix, prefix, strlen(prefix) + 1);
+    return 0;
+}
+
 int settings_read(struct settings *s, const struct peerage_options *o, char line[PEERAGE_LINE_MAX])
 {
     int rc;
@@ -213,16 +231,15 @@ int settings_read(struct settings *s, const struct peerage_options *o, char line
     s->coordinate = o->coordinate;
     s->observer = o->observer;
     s->encryption = o->encryption;
-    s->redis_given = o->redis_url && *o->redis_url;
     if (strlen(o->label) == 0 || strlen(o->label) >= sizeof s->label)
         return wrong_text(line, "PEER_LABEL", o->label, "1 to 255 characters");
     memcpy(s->label, o->label, strlen(o->label) + 1);
     if ((rc = read_numbers(s, o, line)) || (rc = read_listen(s, o->listen, line)) ||
         (rc = read_advertise(s, o->advertise, line)) ||
         (rc = read_cidrs(s, o->allow_cidr, line)) ||
-        (rc = read_seeds(s, o->peers ? o->peers : "", line)))
+        (rc = read_seeds(s, o->peers ? o->peers : "", line)) || (rc = read_redis(s, o, line)))
         return rc;
-    if (!s->enabled)
+    if (!s->enabled && !(s->redis_given && s->encryption))
         return 0;
     if (!o->secret || !*o->secret)
         return wrong(line, "PEER_SECRET: got nothing, takes 64 hex characters "
@@ -232,12 +249,13 @@ int settings_read(struct settings *s, const struct peerage_options *o, char line
     if (why)
         return wrong(line, "PEER_SECRET: got %zu characters (%s), takes 64 hex characters "
                      "(openssl rand -hex 32), or two such as new,old", strlen(o->secret), why);
+    s->sealed = true;
     return 0;
 }
 
 void settings_deinit(struct settings *s)
 {
-    if (s->enabled)
+    if (s->sealed)
         seal_deinit(&s->seal);
     mem_wipe(s, sizeof *s);
 }

@@ -7,7 +7,9 @@
 #include "core/limits.h"
 #include "core/seal.h"
 #include "peerage.h"
+#include "shell/redis_url.h"
 
+#define REDIS_PREFIX_BYTES_MAX 129u
 #define HOST_BYTES_MAX 254u     /* a DNS name and its zero */
 
 /* One entry of PEERS. */
@@ -21,7 +23,8 @@ struct settings {
     bool enabled, heir, coordinate, observer, encryption;
     bool allow_written;         /* PEER_ALLOW_CIDR was given (M10) */
     bool advertise_given;
-    bool redis_given;
+    bool redis_given;           /* and `redis` read */
+    bool sealed;                /* `seal` is there to be wiped */
     uint16_t port;
     unsigned port_range;
     struct addr listen, advertise;
@@ -32,7 +35,10 @@ struct settings {
     char label[256];
     uint32_t timeout_ms, load_timeout_ms;
     size_t cache_bytes;
-    struct seal seal;           /* only if enabled; settings_deinit wipes it */
+    struct seal seal;           /* if enabled, or values in Redis are to be encrypted;
+                                   settings_deinit wipes it */
+    struct redis_url redis;
+    char redis_prefix[REDIS_PREFIX_BYTES_MAX];
 };
 
 /* 0 or ERR_SETTING with the line. */

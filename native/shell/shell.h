@@ -19,6 +19,7 @@
 #include "shell/mailbox.h"
 #include "shell/notice.h"
 #include "shell/pool.h"
+#include "shell/redis.h"
 #include "shell/settings.h"
 
 #define PERMIT_BUCKETS 64u
@@ -55,6 +56,7 @@ struct peerage {
     uint64_t loop_wakes_ms;         /* what the loop thread's timer for flights is set to;
                                        NEVER_MS also where there is no loop thread */
     struct counters counters;
+    struct redis_counters redis;
     struct notices notices;
     struct mailbox mailbox;
     struct pool pool;

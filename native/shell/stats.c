@@ -62,6 +62,30 @@ static void put_shell(struct sink *k, const struct peerage *p)
     }
 }
 
+static void put_redis(struct sink *k, const struct redis_counters *c)
+{
+    struct {
+        const char *name;
+        const atomic_uint_fast64_t *at;
+    } table[] = {
+        {"redis_hits", &c->hits},
+        {"redis_misses", &c->misses},
+        {"redis_leases", &c->leases},
+        {"redis_waits", &c->waits},
+        {"redis_writes", &c->writes},
+        {"redis_writes_refused", &c->writes_refused},
+        {"redis_writes_lost", &c->writes_lost},
+        {"redis_deletes", &c->deletes},
+        {"redis_connects", &c->connects},
+        {"redis_timeouts", &c->timeouts},
+        {"redis_errors", &c->errors},
+    };
+
+    put(k, "redis_state", (uint64_t)atomic_load(&c->seen));
+    for (size_t i = 0; i < ARRAY_COUNT(table); i++)
+        put(k, table[i].name, atomic_load_explicit(table[i].at, memory_order_relaxed));
+}
+
 static void put_serve(struct sink *k, const struct serve_stats *s)
 {
     struct {
@@ -96,6 +120,8 @@ static void put_serve(struct sink *k, const struct serve_stats *s)
         {"asks_silent", s->asks_silent},
         {"asks_busy", s->asks_busy},
         {"drops", s->drops},
+        {"tier_asks", s->tier_asks},
+        {"tier_hits", s->tier_hits},
     };
 
     for (size_t i = 0; i < ARRAY_COUNT(table); i++)
@@ -126,6 +152,7 @@ int peerage_stats(const peerage *constant, struct peerage_stat *out, int room)
     if (shell_is_foreign(p))
         return PEERAGE_E_FORKED;
     put_shell(&k, p);
+    put_redis(&k, &p->redis);
     pthread_mutex_lock(&p->lock);
     const struct view *v = serve_view(node_serve(p->node));
     put_serve(&k, serve_stats(node_serve(p->node)));

@@ -144,7 +144,9 @@ static void open_parcel(struct mail *mail, struct loop *loop)
 static bool has_sends(const struct effects *e)
 {
     for (size_t i = 0; i < e->count; i++) {
-        if (e->at[i].kind == EFFECT_ANSWER || e->at[i].kind == EFFECT_CALL)
+        enum effect_kind kind = e->at[i].kind;
+        if (kind == EFFECT_ANSWER || kind == EFFECT_CALL || kind == EFFECT_TIER_ASK ||
+            kind == EFFECT_TIER_PUT || kind == EFFECT_TIER_END || kind == EFFECT_TIER_DELETE)
             return true;
     }
     return false;

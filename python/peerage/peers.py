@@ -74,6 +74,8 @@ class Peers:
     def __init__(self, *, observer: bool = False, **given: Any) -> None:
         self._settings = settings.check(given)
         self.enabled: bool = self._settings["enable_peers"]
+        # A loop thread runs: for the peers, or for the second tier alone.
+        self._threaded = self.enabled or bool(self._settings.get("redis_url"))
         self._caches: dict[str, Cache] = {}
         self._definitions: dict[bytes, Definition] = {}
         self._life = threading.RLock()      # starting and closing
@@ -120,7 +122,11 @@ class Peers:
 
     def start(self) -> Peers:
         """Join the others; returns when this node knows them, after about a second at most.
-        With the layer off there is nothing to start."""
+        With the layer off and no REDIS_URL there is nothing to start. UnreachableError where
+        neither Redis nor any peer answers; a start by the first question goes on without."""
+        return self._start(True)
+
+    def _start(self, demanded: bool) -> Peers:
         if self._node.inherited():
             self._node.state()      # renews
         with self._life:
@@ -130,9 +136,9 @@ class Peers:
                 self._node.reopen()
                 self._renewed_in_place()
             self._context = contextvars.copy_context()
-            self._node.start()
+            self._node.start(demanded)
             self._running = True
-            if self.enabled or self._pooled:
+            if self._threaded or self._pooled:
                 with self._pool:
                     self._park("attendant", _attend)
         if self._in_loop():
@@ -145,12 +151,14 @@ class Peers:
         self._life = life
 
     async def astart(self) -> Peers:
+        return await self._astart(True)
+
+    async def _astart(self, demanded: bool) -> Peers:
         loop = asyncio.get_running_loop()
-        if not self.enabled:
-            self.start()
-            return self
+        if not self._threaded:
+            return self._start(demanded)
         context = contextvars.copy_context()
-        await loop.run_in_executor(None, context.run, self.start)
+        await loop.run_in_executor(None, context.run, self._start, demanded)
         self._adopt(loop)
         return self
 
@@ -172,7 +180,7 @@ class Peers:
 
     async def aclose(self, drain: float = DRAIN_S) -> None:
         loop = asyncio.get_running_loop()
-        if self.enabled:
+        if self._threaded:
             await loop.run_in_executor(None, self.close, drain)
         else:
             self.close(drain)
@@ -196,7 +204,7 @@ class Peers:
         if self._closed:
             raise ClosedError("the peer layer is closed")
         if not self._running:
-            self.start()
+            self._start(False)
 
     async def _aensure(self) -> None:
         """Many questions at once start it once, and none of them blocks the loop."""
@@ -207,7 +215,7 @@ class Peers:
         loop = asyncio.get_running_loop()
         starting = self._starting.get(loop)
         if starting is None or (starting.done() and not self._running):
-            starting = self._starting[loop] = loop.create_task(self.astart())
+            starting = self._starting[loop] = loop.create_task(self._astart(False))
         await asyncio.shield(starting)
 
     # -- threads -----------------------------------------------------------------------------
@@ -275,7 +283,7 @@ class Peers:
             # Alone, too, a stale value is loaded again behind its caller, by the pool.
             self._pooled = True
             with self._pool:
-                if self._running and not self.enabled:
+                if self._running and not self._threaded:
                     self._park("attendant", _attend)
 
     def _work_of(self, load: Load) -> Work | None:
