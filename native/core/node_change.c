@@ -395,7 +395,7 @@ void change_reply(struct node *n, uint64_t id, const struct message *m, struct b
     if (!c)
         return;
     if (!c->running) {
-        if (m && m->kind == MESSAGE_DELETED && value) {
+        if (m && m->kind == MESSAGE_DELETED && value && m->delete_id != 0) {
             told_by_owner(n, c, m, value, now_ms, fx);
             return;
         }

@@ -71,13 +71,18 @@ static struct message pick_message(struct world *w)
     return m;
 }
 
-/* A value, or NULL: of few bytes, or what the input has. */
-static struct blob *pick_value(struct world *w)
+/* A value of few bytes, or what the input has, or NULL where the kind allows it: the shell
+ * hands over an empty blob where a kind's value has no bytes. */
+static struct blob *pick_value(struct world *w, const struct message *m)
 {
+    static const uint8_t carry[] = {MESSAGE_VALUE, MESSAGE_FAILED, MESSAGE_LOADED,
+                                    MESSAGE_RAISED, MESSAGE_PUSH};
     uint8_t n = take_u8(&w->in);
 
-    if (n == 0)
-        return NULL;
+    if (n == 0) {
+        bool carries = m->flags & MESSAGE_SET || memchr(carry, m->kind, sizeof carry);
+        return carries ? blob_new(0) : NULL;
+    }
     struct span s = take_span(&w->in, min_size(n % 80, reader_left(&w->in)));
     struct blob *b = blob_copy(n & 0x80 ? s : span_text("a value"));
     if (!b)
@@ -164,7 +169,7 @@ static void carry_out(struct world *w)
 static void frame(struct world *w, uint64_t conn_id)
 {
     struct message m = pick_message(w);
-    struct blob *value = pick_value(w);
+    struct blob *value = pick_value(w, &m);
 
     if (m.kind != MESSAGE_TABLE)    /* the loop's (node_table) */
         node_frame(w->node, conn_id, &m, value, w->now_ms, &w->fx);
@@ -178,7 +183,7 @@ static void reply(struct world *w, bool lost)
     unsigned i = take_u8(&w->in) % w->call_count;
     uint64_t id = w->calls[i];
     struct message m = pick_message(w);
-    struct blob *value = lost ? NULL : pick_value(w);
+    struct blob *value = lost ? NULL : pick_value(w, &m);
     bool interim = m.kind == MESSAGE_ACCEPTED || m.kind == MESSAGE_WORKING;
 
     if (lost || (!interim && !(m.flags & MESSAGE_MORE)))
@@ -324,7 +329,7 @@ static void change(struct world *w)
 {
     struct asker *a = free_asker(w);
     struct message name = pick_message(w);
-    struct blob *value = pick_value(w);
+    struct blob *value = pick_value(w, &name);
     struct loaded item = {.blob = value, .ttl_ms = name.ttl_ms, .stale_ms = name.stale_ms};
 
     if (a) {
