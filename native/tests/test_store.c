@@ -456,6 +456,30 @@ static void a_loop_larger_than_the_store_still_hits(void **state)
     store_free(s);
 }
 
+/* A hit lets a newcomer into a full store, where one without must find somebody whose own
+ * asks have faded. */
+static void who_is_hit_is_let_in(void **state)
+{
+    struct store *s = store_new(1000 * SMALL_ENTRY_BYTES, hash_key);
+    unsigned kept[2] = {0, 0};
+
+    (void)state;
+    for (unsigned i = 0; i < 6000; i++)
+        assert_int_equal(put_text(s, key_of(i), "once"), ERR_OK);
+    for (unsigned i = 0; i < 600; i++) {
+        assert_int_equal(put_text(s, key_of(10000 + i), "new"), ERR_OK);
+        if (i % 2)
+            assert_true(has(s, key_of(10000 + i)));
+    }
+    for (unsigned i = 0; i < 1000; i++)
+        assert_int_equal(put_text(s, key_of(20000 + i), "once"), ERR_OK);
+    for (unsigned i = 0; i < 600; i++)
+        kept[i % 2] += has(s, key_of(10000 + i));
+    assert_true(kept[1] > 270);
+    assert_true(kept[0] < 200);
+    store_free(s);
+}
+
 /* What was popular gives way to what is: the past fades. */
 static void yesterdays_favourites_give_way(void **state)
 {
@@ -672,9 +696,11 @@ static void a_delete_needs_no_room(void **state)
     assert_ptr_equal(dropped.blobs[STORE_DROPPED_MAX - 1], b);
     blob_unref(b);
     dropped.count = 0;
-    store_sweep(s, 0, 0, &dropped);
+    struct store_item small = item_of(key_of(9), span_text("v"));
+    assert_int_equal(store_put(s, &small, 0, &dropped), ERR_OK);
     assert_int_equal(dropped.count, 2);
     let_go(&dropped);
+    assert_true(store_delete(s, key_of(9), &dropped));
     assert_int_equal(bytes_of(s), empty);
     /* And freed with the store, if it comes to that. */
     struct store_item item = item_of(key_of(0), SPAN_NONE);
@@ -1146,6 +1172,7 @@ int main(void)
         cmocka_unit_test(growth_is_spread_over_the_puts),
         cmocka_unit_test(a_scan_does_not_evict_what_is_hit),
         cmocka_unit_test(a_loop_larger_than_the_store_still_hits),
+        cmocka_unit_test(who_is_hit_is_let_in),
         cmocka_unit_test(yesterdays_favourites_give_way),
         cmocka_unit_test(a_few_large_values_do_not_push_each_other_out_at_once),
         cmocka_unit_test(when_everything_is_hit_something_goes_all_the_same),
