@@ -16,7 +16,7 @@ PROGRAMS = sorted(path.stem for path in (NATIVE / "tests").glob("test_*.c"))
 THREADED = [
     name
     for name in PROGRAMS
-    if re.search(r'"(shell/|peerage\.h)', (NATIVE / "tests" / f"{name}.c").read_text())
+    if re.search(r'"(shell/|tests/shell_|peerage\.h)', (NATIVE / "tests" / f"{name}.c").read_text())
 ]
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1",
