@@ -100,20 +100,20 @@ class Attacked:
         """`counters`: by how much each must have moved at least. Memory: the process's
         resident set may grow by `mib`, for what Python and malloc keep for themselves."""
         self.serves()
-        held = "connections_in", "flights"
+        # the honest node's own connections may be one or two more
+        held = {"connections_in": 2, "flights": 0}
         before, descriptors = self.victim("stats"), self.victim("descriptors")
         memory = self.memory_mib(self.victim)
         yield
-        until(lambda: all(self.victim("stats")[n] <= before[n] for n in held), 20,
-              f"it still holds something: {[(n, self.victim('stats')[n]) for n in held]}")  # fmt: skip
+        until(lambda: all(self.victim("stats")[n] <= before[n] + more for n, more in held.items()),
+              20, "it still holds something")  # fmt: skip
         self.serves()
         after = self.victim("stats")
         for name, least in counters.items():
             assert after[name] - before[name] >= least, (
                 name, least, {n: after[n] - v for n, v in before.items()
                               if isinstance(v, (int, float)) and after[n] != v})  # fmt: skip
-        # one kept connection more or less between the two nodes
-        assert self.victim("descriptors") <= descriptors + 2
+        assert self.victim("descriptors") <= descriptors + 4
         assert self.memory_mib(self.victim) <= memory + mib
         for worker in self.victim, self.honest:
             assert self.live(worker) == len(self.workers) - dead, worker("members")

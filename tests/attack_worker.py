@@ -61,6 +61,11 @@ def ask_until(seconds, keys, pause=0.002):
     return {"asked": asked, "errors": errors[:10], "slowest_s": slowest}
 
 
+def forget(key):
+    """Delete it everywhere; True."""
+    return bool(peer_worker.cache.delete(key, channel=key))
+
+
 def raw_key(key):
     """How a key of get and set is written on the wire."""
     return str(peer_worker.cache.key(key)) if key else str(peer_worker.cache.key("k"))[:-1]
@@ -72,5 +77,5 @@ def key_of(key, size=0):
 
 
 vars(peer_worker).update(
-    {f.__name__: f for f in (measure, owned, load_all, sized, ask_until, raw_key, key_of)}
+    {f.__name__: f for f in (measure, owned, load_all, sized, ask_until, raw_key, key_of, forget)}
 )

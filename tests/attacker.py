@@ -319,6 +319,10 @@ class Rogue:
     def join(self, to):
         self.say(JOIN, to, 0, struct.pack(">IQ", 1, 0), self.record(), pad_to=1200)
 
+    def leave(self, to, receiver):
+        self.version += 1
+        self.say(NEWS, to, receiver, updates=self.record(state=LEFT))
+
     def listen(self):
         while self.open:
             try:

@@ -10,24 +10,17 @@ import time
 import pytest
 from attack_fleet import Attacked, Datagrams
 from attacker import (
-    AEAD, ASK, CANCEL, DELETE, DROP, FRAME_MAX, HEAD_MAX, HELLO, HMAC, JOIN, KEY_MAX, MISS, PEEK,
-    PUSH, TABLE, TAG, UNSUPPORTED, VALUE, WELCOME, Client, Rogue, fields_of, gossip, random_id,
-    update,
+    AEAD, ASK, BUSY, CANCEL, DELETE, DROP, FAILED, FRAME_MAX, HEAD_MAX, HELLO, HMAC, JOIN, KEY_MAX,
+    LOST, MISS, PEEK, PUSH, TABLE, TAG, UNSUPPORTED, VALUE, WELCOME, Client, Rogue, fields_of,
+    gossip, random_id, update,
 )  # fmt: skip
-from workers import until
-
-REFUSED = "garbage", "version", "mode", "label", "tag", "receiver", "sender", "clock", "replay", "bound", "fields", "value"
+from workers import Failed, until
 
 
 @pytest.fixture(scope="module", params=["clear", "encrypted"])
 def fleet(request, tmp_path_factory):
     with Attacked(tmp_path_factory.mktemp(request.param), request.param) as made:
         yield made
-
-
-def refused(fleet):
-    stats = fleet.victim("stats")
-    return sum(stats[f"refused_{why}"] for why in REFUSED)
 
 
 def ask_frame(client, key="nobody-has-it", **wrong):
@@ -272,8 +265,7 @@ def test_counters_at_their_end(fleet):
             assert c.ends(ask_frame(c, counter=last)) == b""
         with fleet.client() as c:       # the value's own counter would be 2^64
             c.hello()
-            push = c.frame(PUSH, {"key": "end", "ttl_ms": 1000}, b"v", counter=last)
-            assert c.ends(push) == b""
+            assert c.ends(c.frame(PUSH, {"key": "end"}, value_bytes=17, counter=last)) == b""
         assert d.answered(d.ping(counter=last))
         assert not d.answered(d.ping(counter=1))
 
@@ -323,12 +315,17 @@ def test_frames_at_the_bound(fleet):
                 c.send(DELETE, {"key": "biggest", "flags": 16, "ttl_ms": 1000}, bytes(size),
                        request_id=3)  # fmt: skip
                 assert c.receive(10).request_id == 3
-        for size, again in (FRAME_MAX - 4096, "owner"), (FRAME_MAX, "load"):
+        for size, again in (FRAME_MAX - HEAD_MAX, "owner"), (FRAME_MAX, "load"):
             key = fleet.key()
             assert fleet.victim("sized", key, size) == {"size": size, "tier": "load"}
+            silent = fleet.honest("stats")["asks_silent"]
             assert fleet.honest("sized", key, size) == {"size": size, "tier": again}
-            for worker in fleet.workers:
-                worker("delete", key)
+            assert fleet.honest("stats")["asks_silent"] == silent, "the owner is not to blame"
+            assert fleet.victim("forget", key) and fleet.honest("forget", key)
+        key = fleet.key()       # a registered loader, at its owner, makes what can't travel
+        silent = fleet.honest("stats")["asks_silent"]
+        assert fleet.honest("lookup", "value", key, FRAME_MAX)["value"].startswith(key)
+        assert fleet.honest("stats")["asks_silent"] == silent
 
 
 def test_keys_of_none_of_the_most_and_of_one_more_byte(fleet):
@@ -364,8 +361,9 @@ def test_fields_that_verify_and_do_not_parse(fleet, what):
 def test_every_kind_there_is_and_is_not(fleet):
     """From a member: with a value and without, with a key and without. What is unknown is
     answered "unsupported" and is no reason to close; nothing stops the node."""
-    with fleet.unharmed(mib=16, frames_in=500):
-        for kind in range(256):
+    kinds = range(256) if fleet.mode == HMAC else range(0, 256, 7)     # its cipher is Python's
+    with fleet.unharmed(mib=16, frames_in=2 * len(kinds)):
+        for kind in kinds:
             for message in {}, {"key": "any", "channel": "c", "ttl_ms": 1000, "flags": 16}:
                 with fleet.client() as c:
                     c.hello()
@@ -401,9 +399,10 @@ def test_a_table_pull_of_rubbish(fleet):
 
 def test_a_delete_that_verifies_is_believed_and_bounded(fleet):
     """A member may delete; ids it makes up are remembered for a bounded time only."""
-    with fleet.unharmed(mib=16, drops=2000), fleet.client() as c:
+    count = 2000 if fleet.mode == HMAC else 200
+    with fleet.unharmed(mib=16, drops=count), fleet.client() as c:
         c.hello()
-        for n in range(2000 if fleet.mode == HMAC else 2000):
+        for n in range(count):
             c.send(DROP, {"key": f"gone{n}", "delete_id": n + 1}, request_id=n + 2)
             if n % 100 == 99:
                 for _ in range(100):
@@ -413,17 +412,12 @@ def test_a_delete_that_verifies_is_believed_and_bounded(fleet):
 # -- an answer's worth ------------------------------------------------------------------------------
 
 
-def members(rogue):
-    return lambda: rogue.refuted
-
-
 def test_no_answer_is_larger_than_what_asked_for_it(fleet):
     """A datagram that leaves its receiver open could be a recorded one from a forged source:
     it is no amplifier."""
     port = fleet.free_port()
     with Rogue(fleet.identity(), port) as rogue:
         until(lambda: rogue.join(fleet.port) or fleet.live(fleet.victim) == 3, 10)
-        began = len(rogue.raw)
         sizes = []
         with Datagrams(fleet, rogue.me) as d:
             for pad in (0, 100, 200, 400, 800, 1300):
@@ -434,7 +428,7 @@ def test_no_answer_is_larger_than_what_asked_for_it(fleet):
                 assert all(len(a) <= len(data) for a in answers), (len(data), answers)
                 sizes += [len(a) for a in answers]
         assert sizes, "a join from a member is answered"
-        assert began >= 0
+        rogue.leave(fleet.port, fleet.node_id)
     until(lambda: fleet.live(fleet.victim) == 2 and fleet.live(fleet.honest) == 2, 30)
 
 
@@ -469,11 +463,12 @@ def rogue_owner(fleet):
         until(lambda: rogue.join(fleet.port) or (
             fleet.live(fleet.victim) == 3 and fleet.live(fleet.honest) == 3), 10)  # fmt: skip
         yield rogue
+        rogue.leave(fleet.port, fleet.node_id)
     until(lambda: fleet.live(fleet.victim) == 2 and fleet.live(fleet.honest) == 2, 30)
 
 
-def keys_of(fleet, rogue, count):
-    return fleet.honest("owned", f"127.0.0.1:{rogue.port}", f"swap{rogue.port}", count)
+def keys_of(fleet, rogue, what, count):
+    return fleet.honest("owned", f"127.0.0.1:{rogue.port}", f"{what[:8].replace(' ', '-')}-{rogue.port}", count)
 
 
 def test_answers_swapped_on_the_way(fleet, rogue_owner):
@@ -484,29 +479,26 @@ def test_answers_swapped_on_the_way(fleet, rogue_owner):
     def swap(link, frame):
         held.append(frame)
         if len(held) == 2:
-            made = [link.frame(VALUE, {"ttl_ms": 60000, "value_type": 0}, b"for " + f.message["key"],
+            made = [link.frame(VALUE, {"ttl_ms": 60000}, b"for " + f.message["key"],
                                request_id=f.request_id) for f in held]  # fmt: skip
             link.send(made[1])
             link.send(made[0])
 
     rogue_owner.answer = swap
-    first, second = keys_of(fleet, rogue_owner, 2)
+    keys = keys_of(fleet, rogue_owner, "swap", 2)
     before = fleet.honest("stats")["refused_replay"]
-    asked = [fleet.honest.ask("alookup", "avalue", key) for key in (first, second)]
-    got = [a.result(20)["value"] for a in asked]
-    for key, value in zip((first, second), got, strict=True):
-        other = second if key == first else first
-        assert other not in value, "an answer to another question"
-    if len(held) >= 2 and held[0].request_id != held[1].request_id:
-        until(lambda: fleet.honest("stats")["refused_replay"] > before, 5)
+    got = [a.result(20)["value"] for a in [
+        fleet.honest.ask("alookup", "avalue", key) for key in keys]]
+    for key, other, value in zip(keys, keys[::-1], got, strict=True):
+        assert key in value and other not in value, "an answer to another question"
+    until(lambda: fleet.honest("stats")["refused_replay"] > before, 5)
 
 
 WRONG_ANSWERS = {
     "another request's id": lambda link, f: link.send(
         VALUE, {"ttl_ms": 60000}, b"forged", request_id=f.request_id + 1000),
-    "a digest that is not the value's": lambda link, f: link.send(
-        VALUE, {"ttl_ms": 60000}, b"forged", request_id=f.request_id, digest=bytes(32),
-        **({"version": 1})),
+    "a digest or a tag that is not the value's": lambda link, f: link.send(
+        link.frame(VALUE, {"ttl_ms": 60000}, b"forged", request_id=f.request_id)[:-1] + b"?"),
     "nothing but a closed connection": lambda link, f: link.sock.shutdown(2),
     "no frame": lambda link, f: link.send(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(200)),
     "a kind that answers nothing": lambda link, f: link.send(HELLO, request_id=f.request_id),
@@ -515,18 +507,32 @@ WRONG_ANSWERS = {
     "silence": lambda link, f: None,
     "fields that do not parse": lambda link, f: link.send(
         VALUE, fields=b"\xff" * 40, request_id=f.request_id),
+    "lost, again and again": lambda link, f: link.send(LOST, request_id=f.request_id),
+    "busy": lambda link, f: link.send(BUSY, request_id=f.request_id),
+    "text that is no JSON": lambda link, f: link.send(
+        VALUE, {"ttl_ms": 60000, "value_type": 2}, b"{", request_id=f.request_id),
+    "a pickle that was not asked for": lambda link, f: link.send(
+        VALUE, {"ttl_ms": 60000, "value_type": 3}, b"cos\nsystem\n(S'false'\ntR.",
+        request_id=f.request_id),
+    "an error that is no error": lambda link, f: link.send(
+        FAILED, {"value_type": 4}, b"[1, 2", request_id=f.request_id),
 }  # fmt: skip
+# A member's own word for what a value is: its asker gets an error, and never runs a pickle.
+ERRORS = "text that is no JSON", "a pickle that was not asked for", "an error that is no error"
 
 
-@pytest.mark.parametrize("what", WRONG_ANSWERS)
-def test_a_wrong_answer_costs_its_asker_no_error(fleet, rogue_owner, what):
-    if fleet.mode == AEAD and "digest" in what:
-        pytest.skip("an encrypted value has a tag in place of a digest")
-    rogue_owner.answer = WRONG_ANSWERS[what]
-    for how, name, key in zip(("lookup", "alookup"), ("value", "avalue"),
-                              keys_of(fleet, rogue_owner, 2), strict=True):  # fmt: skip
-        begun = time.monotonic()
-        got = fleet.honest(how, name, key)
-        assert got["value"].startswith(f"{key} by "), got
-        assert time.monotonic() - begun < 5
+def test_wrong_answers_from_an_owner_that_lies(fleet, rogue_owner):
+    """An asker turns to the next in rank, or loads for itself; a later question is not held
+    up by what an earlier one was told."""
+    for what, answer in WRONG_ANSWERS.items():
+        rogue_owner.answer = answer
+        for how, name, key in zip(("lookup", "alookup"), ("value", "avalue"),
+                                  keys_of(fleet, rogue_owner, what, 2), strict=True):  # fmt: skip
+            begun = time.monotonic()
+            try:
+                got = fleet.honest(how, name, key)
+                assert got["value"].startswith(f"{key} by "), (what, got)
+            except Failed as failed:
+                assert what in ERRORS, (what, failed.said)
+            assert time.monotonic() - begun < 3, what
     fleet.serves()

@@ -172,11 +172,25 @@ static uint8_t kind_of(enum outcome outcome)
     }
 }
 
+static void answer_kind(uint64_t conn_id, uint64_t request_id, uint8_t kind, struct effects *fx)
+{
+    struct message m = {.kind = kind, .request_id = request_id};
+    effects_answer(fx, conn_id, &m, NULL);
+}
+
 /* An answer as frames: the entry asked for, then the others of its channel. */
 static void answer_remote(const struct answer *a, uint64_t conn_id, uint64_t request_id,
                           uint64_t now_ms, struct effects *fx)
 {
     unsigned further = bundle_count(a->also);
+
+    /* What no frame can hold is its caller's alone: the asker goes on, and helps itself. */
+    if (a->outcome == OUTCOME_VALUE && !travels(a->blob)) {
+        answer_kind(conn_id, request_id, MESSAGE_NOT_ME, fx);
+        return;
+    }
+    while (further && !travels(bundle_at(a->also, further - 1)->blob))
+        further--;
     struct message m = {
         .kind = kind_of(a->outcome),
         .request_id = request_id,
@@ -193,6 +207,8 @@ static void answer_remote(const struct answer *a, uint64_t conn_id, uint64_t req
     effects_answer(fx, conn_id, &m, a->blob);
     for (unsigned i = 0; i < further; i++) {
         const struct loaded *item = bundle_at(a->also, i);
+        if (!travels(item->blob))
+            continue;
         struct message more = {
             .kind = MESSAGE_VALUE,
             .request_id = request_id,
@@ -206,12 +222,6 @@ static void answer_remote(const struct answer *a, uint64_t conn_id, uint64_t req
         };
         effects_answer(fx, conn_id, &more, item->blob);
     }
-}
-
-static void answer_kind(uint64_t conn_id, uint64_t request_id, uint8_t kind, struct effects *fx)
-{
-    struct message m = {.kind = kind, .request_id = request_id};
-    effects_answer(fx, conn_id, &m, NULL);
 }
 
 void forget_remote(struct serve *s, struct waiter *w)

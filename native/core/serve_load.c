@@ -350,7 +350,10 @@ static void keep(struct serve *s, const struct flight *f, const struct loaded *i
     a->stale_until_ms = put.stale_until_ms;
     if (!stored || item->ttl_ms == 0 || put.expires_ms <= now_ms)
         return;
-    int rc = store_put(s->store, &put, now_ms, &s->dropped);
+    /* Among peers what can't travel is not kept either: whoever asks for it would find an
+     * owner that has it and never gives it. */
+    int rc = s->view && !travels(item->blob) ? ERR_TOO_BIG
+                                             : store_put(s->store, &put, now_ms, &s->dropped);
     if (rc == 0)
         s->stats.stored++;
     else if (rc == ERR_TOO_BIG)
@@ -374,7 +377,7 @@ static void push_to_heir(struct serve *s, const struct flight *f, const struct l
         if (i == 0)
             item.key = f->key;
         /* Whoever waits for this answer keeps a copy by itself. */
-        if (item.ttl_ms)
+        if (item.ttl_ms && travels(item.blob))
             push(s, &item, f->channel, &heir->addr, heir->node_id, now_ms, fx);
     }
 }

@@ -5,6 +5,7 @@
 #ifndef PEERAGE_SERVE_STATE_H
 #define PEERAGE_SERVE_STATE_H
 
+#include "limits.h"
 #include "serve.h"
 
 #define AVOIDED_MAX 64u
@@ -46,6 +47,13 @@ struct serve {
     struct serve_stats stats;
     struct store_dropped dropped;
 };
+
+/* Whether a frame can hold the value, whatever else its head holds. NULL: memory ran out
+ * where it came from. */
+static inline bool travels(const struct blob *b)
+{
+    return !b || b->bytes <= FRAME_BYTES_MAX - HEAD_BYTES_MAX;
+}
 
 /* serve_members.c */
 bool is_silent(struct serve *, const struct addr *);
