@@ -4,6 +4,7 @@ loopback, offers requests at a fixed rate (open loop), and counts from the upstr
 
     scripts/coalescing_load.py --nodes 6 --seconds 20 --coordination peers --json
     scripts/coalescing_load.py --nodes 6 --compare none,peers --repeat 3
+    scripts/coalescing_load.py --nodes 6 --compare none,redis,peers --redis-delay-ms 90
 
 Exit status: 0, 1 if there were errors or wrong answers, 2 if the run could not be made.
 """
@@ -26,13 +27,20 @@ except ModuleNotFoundError as missing:
     sys.exit(f"coalescing_load: {missing.name} is missing; "
              "scripts/demo.sh sets everything up, or: pip install '.[demo]'")
 
-MODES = ("none", "peers")
+MODES = ("none", "redis", "peers")
 
 
 def positive(text: str) -> float:
     value = float(text)
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def delay(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 2000:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 2000")
     return value
 
 
@@ -57,7 +65,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=positive, default=20.0, help="how long to measure (20)")
     parser.add_argument("--rate", type=positive, default=200.0, help="requests offered a second (200)")
     parser.add_argument("--coordination", choices=MODES, default="peers",
-                        help="none: the layer is off, each worker coalesces for itself (peers)")
+                        help="none: the layer is off, each worker coalesces for itself; redis: the "
+                             "lease in a Redis of its own, without peers (peers)")
+    parser.add_argument("--redis-delay-ms", type=delay, default=0.0, metavar="MS",
+                        help="that Redis is so far away: added to each round trip (0)")
     parser.add_argument("--encryption", action="store_true", help="PEER_ENCRYPTION in every worker")
     parser.add_argument("--kill-every", type=positive, metavar="S",
                         help="SIGKILL a worker about every S seconds and start another")
@@ -85,7 +96,8 @@ async def run_all(args: argparse.Namespace, errors: Console) -> list[Result]:
     for turn in range(args.repeat):
         for mode in args.compare or [args.coordination]:
             plan = Plan(
-                Settings(args.nodes, mode, args.encryption and mode != "none", args.ttl),
+                Settings(args.nodes, mode, args.encryption and mode != "none", args.ttl,
+                         redis_delay_ms=args.redis_delay_ms if mode == "redis" else 0.0),
                 args.rate, args.seconds, args.seed,
                 args.kill_every, args.recycle_every, args.join_every,
                 args.logs and args.logs / f"{mode}-{turn + 1}")

@@ -36,11 +36,21 @@ bool is_alone(const struct serve *s)
     return true;
 }
 
+/* A plain get, without a loader anywhere, only looks: it has nothing to take a lease for. */
+static bool can_load(const struct serve *s, const struct flight *f)
+{
+    LIST_FOREACH((struct list *)&f->waiters, link) {
+        if (CONTAINER_OF(link, struct waiter, link)->loads)
+            return true;
+    }
+    return f->stay || loader_find(s, f->loader);
+}
+
 bool tier_first(struct serve *s, struct flight *f, enum tier_want want, uint64_t now_ms,
                 struct effects *fx)
 {
     uint32_t load_ms = f->load_timeout_ms ? f->load_timeout_ms : s->config.load_timeout_ms;
-    bool lease = want == TIER_WANT_LEASE;
+    bool lease = want == TIER_WANT_LEASE && can_load(s, f);
     uint32_t wait_ms = lease ? load_ms : s->config.timeout_ms / LOOK_PART;
     struct message m = {.key = f->key, .channel = f->channel};
 

@@ -42,6 +42,7 @@ class Settings:
     encryption: bool = False
     ttl_s: float = 10.0
     upstream_delay_ms: float = 150.0
+    redis_delay_ms: float = 0.0
 
 
 class Worker:
@@ -92,13 +93,15 @@ class Fleet:
         slots = settings.nodes + extra_slots
         # A replacement may look for its port while the one it replaces still closes, hence the spare.
         peer_ports = max(16, slots + 4)
-        base = free_ports(1 + slots + peer_ports)
+        base = free_ports(2 + slots + peer_ports)
         self.upstream_port = base
-        self.web_port = base + 1
+        self.redis_port = base + 1
+        self.web_port = base + 2
         self.workers: list[Worker] = []
         self.killed_at: dict[str, float] = {}
         self._past: list[Worker] = []
         self._upstream: Worker | None = None
+        self._redis: Worker | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="peerage-load-")
         self.logs = logs if logs is not None else Path(self._folder.name)
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -110,17 +113,23 @@ class Fleet:
             "ENABLE_PEERS": "true" if settings.coordination == "peers" else "false",
             "PEER_SECRET": secrets.token_hex(32),
             "PEER_LABEL": f"load-{secrets.token_hex(4)}",
-            "PEER_PORT": str(base + 1 + slots),
+            "PEER_PORT": str(base + 2 + slots),
             "PEER_PORT_RANGE": str(peer_ports),
             "PEER_LISTEN": "127.0.0.1",
             "PEER_ADVERTISE_ADDR": "127.0.0.1",
             "PEER_ENCRYPTION": "true" if settings.encryption else "false",
         }
+        if settings.coordination == "redis":
+            self._env["REDIS_URL"] = f"redis://127.0.0.1:{self.redis_port}/0"
 
     async def __aenter__(self) -> Fleet:
         try:
             self._upstream = self._spawn("upstream", "peerage.demo.upstream", self.upstream_port,
                                          "--delay-ms", str(self.settings.upstream_delay_ms))
+            if self.settings.coordination == "redis":
+                self._redis = self._spawn("redis", "peerage.demo.load.redis", self.redis_port,
+                                          "--delay-ms", str(self.settings.redis_delay_ms))
+                await self._listening(self._redis)
             self.workers = [self._start(slot, 0) for slot in range(self.settings.nodes)]
             await self._answering(self._upstream, "/_control")
             await asyncio.gather(*(self._ready(w) for w in self.workers))
@@ -138,7 +147,7 @@ class Fleet:
 
     def check(self) -> None:
         """Raises if a process ended that nobody ended."""
-        for each in [*self.workers, *([self._upstream] if self._upstream else [])]:
+        for each in [*self.workers, *(w for w in (self._upstream, self._redis) if w)]:
             if each.is_gone and not each.ending:
                 raise FleetError(f"{each.name} ended by itself ({each.process.returncode}): "
                                  f"{each.last_words()}")
@@ -174,8 +183,8 @@ class Fleet:
         workers = [*self._past, *self.workers]
         with _uninterrupted():
             _end(workers)
-            _end([self._upstream] if self._upstream else [])
-            self._past, self.workers, self._upstream = [], [], None
+            _end([w for w in (self._upstream, self._redis) if w])
+            self._past, self.workers, self._upstream, self._redis = [], [], None, None
             self._folder.cleanup()
 
     async def _replace(self, worker: Worker, number: int) -> None:
@@ -214,8 +223,25 @@ class Fleet:
             await asyncio.sleep(0.05)
         raise FleetError(f"{worker.name} was not ready within {START_S:.0f} s: {worker.last_words()}")
 
+    async def _listening(self, worker: Worker) -> None:
+        """Until it answers a Redis PING."""
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            if worker.is_gone:
+                raise FleetError(f"{worker.name} did not start: {worker.last_words()}")
+            with contextlib.suppress(OSError, asyncio.TimeoutError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", worker.port)
+                try:
+                    writer.write(b"PING\r\n")
+                    if await asyncio.wait_for(reader.read(5), 2) == b"+PONG":
+                        return
+                finally:
+                    writer.close()
+            await asyncio.sleep(0.05)
+        raise FleetError(f"{worker.name} was not ready within {START_S:.0f} s: {worker.last_words()}")
+
     async def _see_each_other(self) -> None:
-        if self.settings.coordination == "none":
+        if self.settings.coordination != "peers":
             return
         deadline = time.monotonic() + START_S
         seen: list[Any] = []

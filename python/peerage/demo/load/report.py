@@ -45,7 +45,8 @@ class Live:
 
 def title(plan: Plan) -> str:
     sealed = ", encrypted" if plan.settings.encryption else ""
-    return f"{plan.settings.nodes} nodes, {plan.settings.coordination}{sealed}"
+    away = f", {plan.settings.redis_delay_ms:g} ms away" if plan.settings.redis_delay_ms else ""
+    return f"{plan.settings.nodes} nodes, {plan.settings.coordination}{away}{sealed}"
 
 
 def remarks(result: Result) -> list[str]:
