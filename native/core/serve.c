@@ -45,6 +45,7 @@ void serve_free(struct serve *s)
         mem_free(CONTAINER_OF(link, struct loader, link));
     for (unsigned i = 0; i < s->dropped.count; i++)
         blob_unref(s->dropped.blobs[i]);
+    drain_end(s);
     flights_free(s->flights);
     store_free(s->store);
     deletes_free(s->deletes);
@@ -89,21 +90,38 @@ void serve_take_dropped(struct serve *s, struct store_dropped *out)
 
 /* Key and channel may both have been deleted; a value is current only if its maker knew of
  * the same deletes. */
+static void delete_ids_by(struct serve *s, struct span key, uint64_t channel_hash,
+                          uint64_t now_ms, uint64_t out[2])
+{
+    uint8_t name[CHANNEL_NAME_BYTES];
+
+    out[0] = deletes_get(s->deletes, key, now_ms);
+    out[1] = deletes_get(s->deletes, channel_name(channel_hash, name), now_ms);
+}
+
+/* No canonical or raw key begins with a zero byte, so channels have names apart. */
+struct span channel_name(uint64_t channel_hash, uint8_t name[CHANNEL_NAME_BYTES])
+{
+    name[0] = 0;
+    memcpy(name + 1, &channel_hash, sizeof channel_hash);
+    return span_of(name, CHANNEL_NAME_BYTES);
+}
+
 void delete_ids_of(struct serve *s, struct span key, struct span channel, uint64_t now_ms,
                    uint64_t out[2])
 {
-    uint8_t name[1 + CHANNEL_BYTES_MAX];
-
     out[0] = out[1] = 0;
-    if (deletes_count(s->deletes) == 0)
-        return;
-    out[0] = deletes_get(s->deletes, key, now_ms);
-    if (channel.bytes < sizeof name) {
-        /* No canonical or raw key begins with a zero byte, so channels have names apart. */
-        name[0] = 0;
-        memcpy(name + 1, channel.at, channel.bytes);
-        out[1] = deletes_get(s->deletes, span_of(name, 1 + channel.bytes), now_ms);
-    }
+    if (deletes_count(s->deletes))
+        delete_ids_by(s, key, rendezvous_channel(&s->rendezvous, channel), now_ms, out);
+}
+
+uint64_t delete_id_by(struct serve *s, struct span key, uint64_t channel_hash, uint64_t now_ms)
+{
+    uint64_t ids[2] = {0, 0};
+
+    if (deletes_count(s->deletes))
+        delete_ids_by(s, key, channel_hash, now_ms, ids);
+    return ids[0] ^ ids[1];
 }
 
 uint64_t delete_id_of(struct serve *s, struct span key, struct span channel, uint64_t now_ms)
@@ -145,7 +163,7 @@ void fill_hit(struct serve *s, const struct store_hit *hit, struct span key, str
         out->outcome = OUTCOME_NOMEM;
 }
 
-static uint32_t left_ms(uint64_t until_ms, uint64_t now_ms)
+uint32_t left_ms(uint64_t until_ms, uint64_t now_ms)
 {
     if (until_ms == NEVER_MS)
         return UINT32_MAX;
@@ -709,6 +727,8 @@ void serve_closed(struct serve *s, uint64_t conn_id, uint64_t now_ms, struct eff
 bool serve_reply(struct serve *s, uint64_t call_id, const struct message *m, struct blob *value,
                  uint64_t now_ms, struct effects *fx)
 {
+    if ((call_id & CALL_HAND) == CALL_HAND)
+        drain_reply(s, call_id, m, now_ms, fx);
     if (call_id & CALL_PUSH)
         return true;
     return peeked(s, call_id, m, value, now_ms, fx);

@@ -54,17 +54,13 @@ static void release_dropped(struct serve *s)
 static void drop_channel(struct serve *s, struct span channel, uint64_t delete_id,
                          uint64_t now_ms)
 {
-    uint8_t name[1 + CHANNEL_BYTES_MAX];
+    uint8_t name[CHANNEL_NAME_BYTES];
     uint64_t hash = rendezvous_channel(&s->rendezvous, channel);
 
     while (!store_delete_channel(s->store, hash, &s->dropped))
         release_dropped(s);
     detach_all(s, &hash);
-    if (channel.bytes >= sizeof name)
-        return;
-    name[0] = 0;        /* see delete_id_of */
-    memcpy(name + 1, channel.at, channel.bytes);
-    deletes_put(s->deletes, span_of(name, 1 + channel.bytes), delete_id, now_ms,
+    deletes_put(s->deletes, channel_name(hash, name), delete_id, now_ms,
                 remember_until(s, now_ms));
 }
 
@@ -117,20 +113,32 @@ void push(struct serve *s, const struct loaded *item, struct span channel,
 void push_taken(struct serve *s, uint64_t conn_id, const struct message *m, struct blob *value,
                 uint64_t now_ms, struct effects *fx)
 {
-    struct message done = {.kind = MESSAGE_DONE, .request_id = m->request_id};
-    struct span channel = message_channel(m);
+    struct message said = {.kind = MESSAGE_DONE, .request_id = m->request_id};
+    /* A draining node knows of the channel only its hash. */
+    uint64_t channel_hash = m->chain_count ? m->chain[0]
+                                           : rendezvous_channel(&s->rendezvous,
+                                                                message_channel(m));
+    bool wanted = m->key.bytes && may_store(s, now_ms) &&
+                  m->delete_id == delete_id_by(s, m->key, channel_hash, now_ms);
+    struct store_hit has;
 
-    effects_answer(fx, conn_id, &done, NULL);
-    if (!value || m->key.bytes == 0 || m->ttl_ms == 0)
+    if (m->ttl_ms == 0) {       /* an offer */
+        if (wanted && !store_get(s->store, m->key, now_ms, false, &has))
+            said.kind = MESSAGE_MISS;
+        effects_answer(fx, conn_id, &said, NULL);
         return;
-    if (!may_store(s, now_ms) || m->delete_id != delete_id_of(s, m->key, channel, now_ms)) {
+    }
+    effects_answer(fx, conn_id, &said, NULL);
+    if (!value || !wanted) {
         s->stats.stored_refused++;
         return;
     }
     struct loaded item = {.blob = value, .value_type = m->value_type, .ttl_ms = m->ttl_ms,
                           .stale_ms = m->stale_ms, .age_ms = m->age_ms};
-    struct store_item put = store_item_of(&item, m->key,
-                                          rendezvous_channel(&s->rendezvous, channel), now_ms);
+    struct store_item put = store_item_of(&item, m->key, channel_hash, now_ms);
+    /* Two senders at once: the younger value stays. */
+    if (store_get(s->store, m->key, now_ms, false, &has) && has.stored_ms > put.stored_ms)
+        return;
     if (store_put(s->store, &put, now_ms, &s->dropped) == 0)
         s->stats.pushes_taken++;
 }

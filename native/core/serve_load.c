@@ -158,9 +158,10 @@ void choose_loader(struct serve *s, struct flight *f, uint64_t now_ms, struct ef
  * timeout in all, and the loader is still to be found in it. */
 #define PEEK_PART 3u
 
-/* Whom to peek at: the heir if this node owns the channel, else the owner (O3). Only while
- * the members changed less than the entry's whole life ago: later, who is owner now was
- * owner all that time. */
+/* Whom to peek at: the heir if this node owns the channel, else the owner (O3). The owner only
+ * while the members changed less than the entry's whole life ago: later, it was owner all
+ * that time. Before them comes who owned the channel until it began to drain (O8): it has
+ * what it has not handed on yet, and its load may still run. */
 static const struct view_member *whom_to_peek(struct serve *s, const struct flight *f,
                                               bool owner_silent, uint64_t now_ms)
 {
@@ -169,6 +170,9 @@ static const struct view_member *whom_to_peek(struct serve *s, const struct flig
 
     if (!v || !s->config.heir)
         return NULL;
+    int departing = owner_silent ? -1 : view_departing(v, f->channel_hash);
+    if (departing >= 0 && departing != v->self && !is_silent(s, &v->members[departing].addr))
+        return &v->members[departing];
     uint64_t life_ms = (uint64_t)f->ttl_ms + f->stale_ms;
     if (f->ttl_ms != UINT32_MAX && now_ms - v->changed_ms >= life_ms)
         return NULL;
@@ -366,19 +370,24 @@ static void push_to_heir(struct serve *s, const struct flight *f, const struct l
                          unsigned count, uint64_t now_ms, struct effects *fx)
 {
     unsigned at[RANKS_MAX];
+    unsigned found = s->view ? view_rank(s->view, f->channel_hash, 2, at) : 0;
 
-    if (!s->config.heir || !s->view || view_rank(s->view, f->channel_hash, 2, at) < 2)
+    /* A draining node's last loads go to its new owner as well. */
+    bool draining = found && s->view->phase == PHASE_DRAINING;
+    if (!draining && (found < 2 || !s->view->members[at[0]].self))
         return;
-    const struct view_member *heir = &s->view->members[at[1]];
-    if (!s->view->members[at[0]].self)
-        return;
+    if (!s->config.heir)
+        found = draining;
     for (unsigned i = 0; i < count; i++) {
         struct loaded item = items[i];
         if (i == 0)
             item.key = f->key;
-        /* Whoever waits for this answer keeps a copy by itself. */
-        if (item.ttl_ms && travels(item.blob))
-            push(s, &item, f->channel, &heir->addr, heir->node_id, now_ms, fx);
+        if (item.ttl_ms == 0 || !travels(item.blob))
+            continue;
+        for (unsigned rank = draining ? 0 : 1; rank < found; rank++) {
+            const struct view_member *to = &s->view->members[at[rank]];
+            push(s, &item, f->channel, &to->addr, to->node_id, now_ms, fx);
+        }
     }
 }
 
@@ -662,4 +671,5 @@ void serve_tick(struct serve *s, uint64_t now_ms, struct effects *fx)
         next = flights_next(s->flights, f);
         tick_flight(s, f, now_ms, fx);
     }
+    drain_on(s, now_ms, fx);
 }

@@ -23,9 +23,15 @@ static void tell_gone(const struct view *before, const struct view *after, struc
 
 void serve_set_view(struct serve *s, struct view *view, uint64_t now_ms, struct effects *fx)
 {
+    uint64_t changed_ms = s->view ? s->view->changed_ms : now_ms;
+
     tell_gone(s->view, view, fx);
     mem_free(s->view);
     s->view = view;
+    if (view && view->phase == PHASE_DRAINING)
+        drain_begin(s, changed_ms, now_ms);
+    else
+        drain_end(s);
     if (view && view->phase == PHASE_LOOKING)
         return;
     struct answer again = {.outcome = OUTCOME_RETRY};

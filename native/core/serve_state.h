@@ -1,5 +1,5 @@
 /* What serve.c (questions), serve_members.c (whom to ask), serve_load.c (loads) and
- * serve_change.c (deletes, pushes) share.
+ * serve_change.c (deletes, pushes), serve_drain.c (leaving) share.
  * Only they include it.
  */
 #ifndef PEERAGE_SERVE_STATE_H
@@ -11,6 +11,7 @@
 #define AVOIDED_MAX 64u
 #define REMOTE_BUCKETS 64u
 #define CALL_PUSH (UINT64_C(1) << 62)   /* a call id of a push; a peek's is its flight's id */
+#define CALL_HAND (UINT64_C(3) << 61)   /* of a draining node's offers and pushes */
 
 /* A peer that gave no answer, or no loader (rules O2, O5). */
 struct avoided {
@@ -34,6 +35,7 @@ struct serve {
     struct flights *flights;
     struct deletes *deletes;
     struct view *view;              /* NULL: the layer is off */
+    struct drain *drain;            /* NULL: not draining (serve_drain.c) */
     bool tier;                      /* there is a second tier to ask and to write to */
     struct list queue_sync, queue_async;        /* flights QUEUED, oldest first */
     struct list remote[REMOTE_BUCKETS];         /* remote waiters by connection */
@@ -59,10 +61,16 @@ static inline bool travels(const struct blob *b)
 bool is_silent(struct serve *, const struct addr *);
 
 /* serve.c */
+#define CHANNEL_NAME_BYTES 9u
+/* Under which name the deletes of a whole channel are remembered. */
+struct span channel_name(uint64_t channel_hash, uint8_t name[CHANNEL_NAME_BYTES]);
 uint64_t delete_id_of(struct serve *, struct span key, struct span channel, uint64_t now_ms);
 /* The same taken apart: the key's and the channel's. */
 void delete_ids_of(struct serve *, struct span key, struct span channel, uint64_t now_ms,
                    uint64_t out[2]);
+/* By the channel's hash, where its text is not known. */
+uint64_t delete_id_by(struct serve *, struct span key, uint64_t channel_hash, uint64_t now_ms);
+uint32_t left_ms(uint64_t until_ms, uint64_t now_ms);
 bool may_store(struct serve *, uint64_t now_ms);
 void fill_hit(struct serve *, const struct store_hit *, struct span key, struct span channel,
               uint64_t now_ms, struct answer *);
@@ -109,5 +117,12 @@ void push(struct serve *, const struct loaded *, struct span channel, const stru
           uint64_t node_id, uint64_t now_ms, struct effects *);
 void push_taken(struct serve *, uint64_t conn_id, const struct message *, struct blob *,
                 uint64_t now_ms, struct effects *);
+
+/* serve_drain.c */
+void drain_begin(struct serve *, uint64_t changed_ms, uint64_t now_ms);
+void drain_end(struct serve *);
+void drain_on(struct serve *, uint64_t now_ms, struct effects *);
+void drain_reply(struct serve *, uint64_t call_id, const struct message *, uint64_t now_ms,
+                 struct effects *);
 
 #endif

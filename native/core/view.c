@@ -59,6 +59,22 @@ unsigned view_rank(const struct view *v, uint64_t channel_hash, unsigned want,
     return found;
 }
 
+int view_departing(const struct view *v, uint64_t channel_hash)
+{
+    uint64_t best = 0;
+    int at = -1;
+
+    for (unsigned i = 0; i < v->count; i++) {
+        const struct view_member *m = &v->members[i];
+        uint64_t score = rendezvous_score(channel_hash, m->hash);
+        if ((m->contends || m->draining) && (at < 0 || score > best)) {
+            best = score;
+            at = (int)i;
+        }
+    }
+    return at >= 0 && v->members[at].draining ? at : -1;
+}
+
 int view_find(const struct view *v, const struct addr *addr)
 {
     unsigned low = 0, high = v->count;

@@ -42,6 +42,10 @@ void view_finish(struct view *);
 unsigned view_rank(const struct view *, uint64_t channel_hash, unsigned want,
                    unsigned out[RANKS_MAX]);
 
+/* The draining member that would stand before all contenders: it owned the channel until a
+ * moment ago. Its index, -1: none. */
+int view_departing(const struct view *, uint64_t channel_hash);
+
 /* Index of the member with this address, -1: none. */
 int view_find(const struct view *, const struct addr *);
 

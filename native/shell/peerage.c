@@ -196,14 +196,14 @@ int peerage_start_quietly(peerage *p, char line[PEERAGE_LINE_MAX])
     return start(p, false, line);
 }
 
-/* Out of the contest; then let the flights land. */
+/* Out of the contest; then let the flights land and hand on what others lack (O8). */
 static void drain(struct peerage *p, uint32_t drain_ms)
 {
     uint64_t until_ms = clock_now_ms() + (drain_ms < DRAIN_MS_MAX ? drain_ms : DRAIN_MS_MAX);
 
     loop_drain(p);
     pthread_mutex_lock(&p->lock);
-    while ((serve_flights(node_serve(p->node)) > 0 ||
+    while ((serve_flights(node_serve(p->node)) > 0 || !serve_handed_on(node_serve(p->node)) ||
             atomic_load(&p->state) != PEERAGE_DRAINING) &&
            wait_until(&p->changed, &p->lock, until_ms))
         ;

@@ -87,6 +87,7 @@ struct fleet {
     size_t load_count;
     uint64_t last_node_id;
     bool loads_fail;
+    uint32_t draining;              /* bit i: node i */
 };
 
 static void *grow(void *at, size_t count, size_t size)
@@ -186,7 +187,9 @@ static void hand_view(struct fleet *f, unsigned i, uint32_t members, uint32_t wa
     if (!v)
         abort();
     effects_init(&fx);
-    v->phase = warming >> i & 1 ? PHASE_WARMING : PHASE_READY;
+    v->phase = f->draining >> i & 1  ? PHASE_DRAINING
+               : warming >> i & 1 ? PHASE_WARMING
+                                  : PHASE_READY;
     v->changed_ms = f->now_ms;
     for (unsigned j = 0; j < f->config.nodes; j++) {
         const struct station *scored = &f->stations[swapped && j < 2 ? 1 - j : j];
@@ -198,6 +201,7 @@ static void hand_view(struct fleet *f, unsigned i, uint32_t members, uint32_t wa
                 .self = i == j,
                 .coordinates = true,
                 .warming = warming >> j & 1,
+                .draining = f->draining >> j & 1,
             };
         }
     }
@@ -224,6 +228,9 @@ void fleet_views(struct fleet *f, uint32_t members)
             fleet_view(f, i, members, 0);
     }
 }
+
+void fleet_drain(struct fleet *f, unsigned i) { f->draining |= 1u << i; }
+bool fleet_handed_on(struct fleet *f, unsigned i) { return serve_handed_on(serve_of(f, i)); }
 
 struct fleet *fleet_new(const struct fleet_config *config)
 {
@@ -886,6 +893,7 @@ void fleet_start(struct fleet *f, unsigned i)
         drop_frame(&f->stations[i].held[j].frame);
     free(f->stations[i].held);
     node_free(f->stations[i].node);
+    f->draining &= ~(1u << i);
     make_node(f, i);
 }
 

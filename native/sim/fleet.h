@@ -52,6 +52,10 @@ void fleet_view(struct fleet *, unsigned i, uint32_t members, uint32_t warming);
 void fleet_disagree(struct fleet *, unsigned i);
 /* The same view for every live node. */
 void fleet_views(struct fleet *, uint32_t members);
+/* From the next view on node i is seen to drain, by itself too, until it starts anew. */
+void fleet_drain(struct fleet *, unsigned i);
+/* Has a draining node handed on what it had? */
+bool fleet_handed_on(struct fleet *, unsigned i);
 
 void fleet_kill(struct fleet *, unsigned i);            /* its connections close, it refuses */
 void fleet_start(struct fleet *, unsigned i);           /* anew, another node id, empty */

@@ -22,6 +22,7 @@ class Counts:
     fetches: int
     lost: int
     needed: int
+    extra: tuple[tuple[Fetch, Fetch], ...] = ()     # each with the fetch that made it needless
 
     @property
     def per_key_per_ttl(self) -> float:
@@ -33,6 +34,8 @@ def count(log: Iterable[Fetch], killed_at: Mapping[str, float], ttl_s: float) ->
     keys: set[str] = set()
     fetches = lost = needed = 0
     fresh_until: dict[str, float] = {}
+    served_by: dict[str, Fetch] = {}
+    extra: list[tuple[Fetch, Fetch]] = []
     for fetch in sorted(log, key=lambda f: f.start):
         keys.add(fetch.key)
         if _is_lost(fetch, killed_at):
@@ -44,7 +47,10 @@ def count(log: Iterable[Fetch], killed_at: Mapping[str, float], ttl_s: float) ->
             # One that never ended keeps all later ones from being needed: nobody waited for it.
             end = fetch.end if fetch.end is not None else float("inf")
             fresh_until[fetch.key] = end + ttl_s - SLACK_S
-    return Counts(len(keys), fetches, lost, needed)
+            served_by[fetch.key] = fetch
+        else:
+            extra.append((fetch, served_by[fetch.key]))
+    return Counts(len(keys), fetches, lost, needed, tuple(extra))
 
 
 def _is_lost(fetch: Fetch, killed_at: Mapping[str, float]) -> bool:

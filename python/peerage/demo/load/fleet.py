@@ -99,6 +99,7 @@ class Fleet:
         self.web_port = base + 2
         self.workers: list[Worker] = []
         self.killed_at: dict[str, float] = {}
+        self.events: list[tuple[float, str, str]] = []      # when, what, which worker
         self._past: list[Worker] = []
         self._upstream: Worker | None = None
         self._redis: Worker | None = None
@@ -189,8 +190,10 @@ class Fleet:
 
     async def _replace(self, worker: Worker, number: int) -> None:
         slot = self.workers.index(worker)
+        self._happened(signal.Signals(number).name, worker)
         worker.signal(number)
         await worker.ended()
+        self._happened("ended", worker)
         worker.up = False
         worker.release()
         self._past.append(worker)
@@ -210,6 +213,11 @@ class Fleet:
     async def _ready(self, worker: Worker) -> None:
         await self._answering(worker, "/readyz")
         worker.up = True
+        self._happened("up", worker)
+
+    def _happened(self, what: str, worker: Worker) -> None:
+        """On the clock of the upstream's log."""
+        self.events.append((time.monotonic(), what, worker.name))
 
     async def _answering(self, worker: Worker, path: str) -> Answer:
         deadline = time.monotonic() + START_S

@@ -3,13 +3,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from .. import recorded
+from ..upstream import Fetch
 from . import counting, schedule
 from .client import Answer, ConnectionEnded
 from .fleet import Fleet, FleetError, Settings, Worker
@@ -127,10 +129,23 @@ async def measure(plan: Plan, said: Callable[[str], None],
         gc.freeze()
         try:
             await generator.run(events, progressed)
-            counts = counting.count(await fleet.log(), fleet.killed_at, plan.settings.ttl_s)
+            log = await fleet.log()
+            counts = counting.count(log, fleet.killed_at, plan.settings.ttl_s)
         finally:
             gc.unfreeze()
+        if plan.logs is not None:
+            _keep(plan.logs / "fetches.json", log, counts, fleet)
     return Result(plan, generator.tally, counts)
+
+
+def _keep(path: Path, log: list[Fetch], counts: counting.Counts, fleet: Fleet) -> None:
+    """What the count was made from, and which fetches it found needless: why they happened is then
+    to be read from the workers' logs."""
+    path.write_text(json.dumps({
+        "events": fleet.events,
+        "extra": [[asdict(extra), asdict(served)] for extra, served in counts.extra],
+        "fetches": [asdict(fetch) for fetch in log],
+    }, indent=1))
 
 
 class _Generator:
