@@ -237,41 +237,53 @@ static enum query_step take_frame(struct asking *a, const struct message *m, str
     return step;
 }
 
-/* Read what is there. */
-static enum query_step read_frames(struct asking *a)
+/* Everything complete in the buffer. */
+static enum query_step take_frames(struct asking *a)
 {
-    uint64_t before = a->c->bytes_in, now_ms;
-    int filled = tcp_fill(a->c);
     struct message m;
     struct blob *value;
 
     for (;;) {
         enum tcp_next next = tcp_next(a->c, clock_wall_ms(), &m, &value);
-        now_ms = clock_now_ms();
         if (next == TCP_BAD) {
             count(&a->p->counters.verdicts[a->c->verdict]);
             let_go(a, false);
-            return query_broken(&a->query, false, now_ms);
+            return query_broken(&a->query, false, clock_now_ms());
         }
         if (next != TCP_FRAME)
-            break;
+            return QUERY_WAIT;
         count(&a->p->counters.frames_in);
         if (m.request_id != a->request_id) {
             blob_unref(value);          /* late: somebody who has left had asked for it */
             continue;
         }
-        enum query_step step = take_frame(a, &m, value, now_ms);
+        enum query_step step = take_frame(a, &m, value, clock_now_ms());
         if (step != QUERY_WAIT)
             return step;
     }
+}
+
+/* Read what is there. */
+static enum query_step read_frames(struct asking *a)
+{
+    uint64_t before = a->c->bytes_in;
+    enum query_step step;
+    int filled;
+
+    do {
+        filled = tcp_fill(a->c);
+        step = take_frames(a);
+        if (step != QUERY_WAIT)
+            return step;
+    } while (filled > 0 && !a->c->drained);
     if (filled < 0) {
         bool reused = a->c->reused && !a->answering;
         let_go(a, false);
-        return query_broken(&a->query, reused, now_ms);
+        return query_broken(&a->query, reused, clock_now_ms());
     }
     if (tcp_arriving(a->c) == a->request_id && a->c->bytes_in != before) {
         a->answering = true;
-        query_progress(&a->query, now_ms);
+        query_progress(&a->query, clock_now_ms());
     }
     return QUERY_WAIT;
 }

@@ -137,7 +137,9 @@ int tcp_fill(struct tcp *c)
     }
     size_t got = (size_t)n;
     c->bytes_in += got;
-    c->drained = got < value_left + room;
+    /* A value's last bytes with no room behind them end a turn too: what may follow is told
+     * again, and asking for it costs a call for each large value. */
+    c->drained = got < value_left + room || (room == 0 && got == value_left);
     c->value_at += min_size(got, value_left);
     if (got > value_left)
         c->in_end += got - value_left;
