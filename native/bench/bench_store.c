@@ -384,13 +384,13 @@ static void measure_ratio(void)
         /* Room for 10,000 of 100 bytes, a tenth of the popular ones, or as many bytes as
          * a tenth takes where sizes differ. The LRU has the room that the store gives to
          * entries: what a store of so many entries adds to an empty one, spread evenly. */
-        const size_t room = traces[t].sizes ? 20u << 20 : 2235000;
+        const size_t room = traces[t].sizes ? 20u << 20 : 2080000;
         struct store *s = new_store(room);
         struct store_stats empty, full;
         store_stats(s, &empty);
         for (unsigned i = 0; i < OBJECTS; i++) {
             size_t tail = 64 + KEY_BYTES + (value_bytes[i] > STORE_INLINE_BYTES_MAX ? 8 : value_bytes[i]);
-            bytes_of[i] = (uint32_t)((tail + 8 + 15) / 16 * 16 + 32);
+            bytes_of[i] = (uint32_t)((tail + 8 + 15) / 16 * 16 + 16);
             if (value_bytes[i] > STORE_INLINE_BYTES_MAX)
                 bytes_of[i] += (uint32_t)((sizeof(struct blob) + value_bytes[i] + 8 + 15) / 16 * 16);
         }
