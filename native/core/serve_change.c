@@ -3,6 +3,7 @@
  */
 #include "serve_state.h"
 
+#include "err.h"
 #include "limits.h"
 
 bool serve_keeps(const struct serve *s, struct span channel, const struct addr *who)
@@ -51,6 +52,21 @@ static void release_dropped(struct serve *s)
     s->dropped.count = 0;
 }
 
+/* ERR_FULL: making room let go of as many blobs as the list takes; emptied, there is room
+ * for the rest. */
+int put_entry(struct serve *s, const struct store_item *item, uint64_t now_ms)
+{
+    int rc;
+
+    for (unsigned tries = 0; tries < 4; tries++) {
+        rc = store_put(s->store, item, now_ms, &s->dropped);
+        if (rc != ERR_FULL)
+            return rc;
+        release_dropped(s);
+    }
+    return rc;
+}
+
 static void drop_channel(struct serve *s, struct span channel, uint64_t delete_id,
                          uint64_t now_ms)
 {
@@ -59,6 +75,7 @@ static void drop_channel(struct serve *s, struct span channel, uint64_t delete_i
 
     while (!store_delete_channel(s->store, hash, &s->dropped))
         release_dropped(s);
+    store_delete(s->store, channel, &s->dropped);       /* the entry that is alone in it */
     detach_all(s, &hash);
     deletes_put(s->deletes, channel_name(hash, name), delete_id, now_ms,
                 remember_until(s, now_ms));
@@ -79,7 +96,8 @@ void serve_drop(struct serve *s, struct span key, struct span channel, bool by_c
         return;
     struct store_item put = store_item_of(item, key,
                                           rendezvous_channel(&s->rendezvous, channel), now_ms);
-    if (store_put(s->store, &put, now_ms, &s->dropped) == 0)
+    put.alone = span_equal(key, channel);
+    if (put_entry(s, &put, now_ms) == 0)
         s->stats.stored++;
 }
 
@@ -139,6 +157,6 @@ void push_taken(struct serve *s, uint64_t conn_id, const struct message *m, stru
     /* Two senders at once: the younger value stays. */
     if (store_get(s->store, m->key, now_ms, false, &has) && has.stored_ms > put.stored_ms)
         return;
-    if (store_put(s->store, &put, now_ms, &s->dropped) == 0)
+    if (put_entry(s, &put, now_ms) == 0)
         s->stats.pushes_taken++;
 }

@@ -346,6 +346,7 @@ static void keep(struct serve *s, const struct flight *f, const struct loaded *i
                  struct answer *a)
 {
     struct store_item put = store_item_of(item, key, f->channel_hash, since_ms);
+    put.alone = span_equal(key, f->channel);
 
     a->blob = item->blob;
     a->value_type = item->value_type;
@@ -357,7 +358,7 @@ static void keep(struct serve *s, const struct flight *f, const struct loaded *i
     /* Among peers what can't travel is not kept either: whoever asks for it would find an
      * owner that has it and never gives it. */
     int rc = s->view && !travels(item->blob) ? ERR_TOO_BIG
-                                             : store_put(s->store, &put, now_ms, &s->dropped);
+                                             : put_entry(s, &put, now_ms);
     if (rc == 0)
         s->stats.stored++;
     else if (rc == ERR_TOO_BIG)

@@ -113,6 +113,7 @@ void put_behind(struct serve *, const struct flight *, const struct loaded *, st
 void end_flight(struct serve *, struct flight *, struct effects *);
 
 /* serve_change.c */
+int put_entry(struct serve *, const struct store_item *, uint64_t now_ms);
 void push(struct serve *, const struct loaded *, struct span channel, const struct addr *,
           uint64_t node_id, uint64_t now_ms, struct effects *);
 void push_taken(struct serve *, uint64_t conn_id, const struct message *, struct blob *,
