@@ -21,6 +21,7 @@
 #define OBSERVER_TOMBSTONE_MS 60000u
 #define TABLE_NEWS_MAX 40u          /* of a table, passed on: a datagram's worth */
 #define BACKLOG_MIN 100u            /* news queued, three datagrams' worth: gossip is behind */
+#define WITNESSES_WANTED 8u         /* members that look for themselves, of all */
 #define NEWS_S_MAX 10u              /* a death this old is hearsay */
 #define SWEEP_EVERY_MS 10000u
 #define LEAVE_TOLD_MAX 64u

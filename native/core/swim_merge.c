@@ -221,6 +221,19 @@ static uint64_t tombstone_ms(const struct swim *s, uint8_t flags)
     return flags & SWIM_OBSERVER ? OBSERVER_TOMBSTONE_MS : s->p.tombstone_ms;
 }
 
+/* Hearsay of a suspicion: some of us look for themselves next, about as many as
+ * there are witnesses to be found, instead of whom they would have probed. That
+ * costs no message, and leaves nothing to the luck of the order: waiting for it
+ * took the slowest crash in a hundred two seconds more at N = 64. */
+static void hear_accusation(struct swim *s, uint64_t now_ms, uint32_t i, const struct update *u,
+                            struct swim_out *out)
+{
+    if (!suspect(s, now_ms, i, u->s.version, u->contested, u->accusers, u->accuser_count, out))
+        return;
+    if (!u->contested && prng_below(&s->prng, s->members.live) < WITNESSES_WANTED)
+        members_probe_soon(&s->members, i);
+}
+
 static void hear_of_stranger(struct swim *s, uint64_t now_ms, const struct update *u,
                              struct heard *from, struct swim_out *out)
 {
@@ -253,7 +266,7 @@ static void hear_of_stranger(struct swim *s, uint64_t now_ms, const struct updat
     out->news |= SWIM_NEWS_MEMBERS;
     swim_log(out, SWIM_LOG_JOINED, &u->addr, st.node_id, 0, st.started_ms);
     if (u->s.state == SWIM_SUSPECT)
-        suspect(s, now_ms, i, st.version, u->contested, u->accusers, u->accuser_count, out);
+        hear_accusation(s, now_ms, i, u, out);
 }
 
 /* The record becomes what the update says, which is newer. */
@@ -300,7 +313,7 @@ static void adopt(struct swim *s, uint64_t now_ms, uint32_t i, const struct upda
             swim_log(out, SWIM_LOG_REFUTED, &m->addr, m->node_id, 0, 0);
     }
     if (u->s.state == SWIM_SUSPECT)
-        suspect(s, now_ms, i, u->s.version, u->contested, u->accusers, u->accuser_count, out);
+        hear_accusation(s, now_ms, i, u, out);
 }
 
 /* Who keeps this table shall hear what we know better. */
