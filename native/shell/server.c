@@ -35,6 +35,7 @@ struct inbound {
     struct pace reading, writing;
     bool proven;
     bool emptied;                   /* nothing waited to be written, since the last sweep */
+    bool held;                      /* there may be frames in the buffer that had to wait */
     bool dead;                      /* to be closed by server_flush */
 };
 
@@ -75,11 +76,23 @@ static void mark_dirty(struct inbound *i)
         list_add_tail(&i->loop->server.dirty, &i->of_dirty);
 }
 
+static bool is_paused(const struct inbound *i)
+{
+    return i->c->queued_bytes >= PAUSE_BYTES;
+}
+
+/* A peer that does not read gets a reset: what it left in the system's buffers is freed too. */
+static void cut(struct inbound *i)
+{
+    count(&i->loop->peerage->counters.cut);
+    sockets_reset(i->c->fd);
+}
+
 static void watch(struct inbound *i)
 {
     int events = 0;
 
-    if (i->c->queued_bytes < PAUSE_BYTES)
+    if (!is_paused(i))
         events |= EV_READ;
     if (tcp_wants_write(i->c))
         events |= EV_WRITE;
@@ -118,7 +131,7 @@ void server_answer(struct loop *loop, uint64_t conn_id, struct message *m, struc
         return;
     int rc = tcp_queue(i->c, m, value, clock_wall_ms());
     if (rc == ERR_FULL) {
-        count(&loop->peerage->counters.cut);
+        cut(i);
         i->dead = true;
     } else if (rc < 0) {
         /* The asker must not wait for what will not come. */
@@ -127,18 +140,6 @@ void server_answer(struct loop *loop, uint64_t conn_id, struct message *m, struc
         count(&loop->peerage->counters.frames_out);
     }
     mark_dirty(i);
-}
-
-void server_flush(struct loop *loop)
-{
-    struct list *dirty = &loop->server.dirty;
-
-    while (!list_empty(dirty)) {
-        struct inbound *i = CONTAINER_OF(dirty->next, struct inbound, of_dirty);
-        list_remove(&i->of_dirty);
-        if (i->dead || !flush(i))
-            close_one(i);
-    }
 }
 
 static void welcome(struct inbound *i, uint64_t request_id)
@@ -176,13 +177,17 @@ static void take_frame(struct inbound *i, const struct message *m, struct blob *
     }
 }
 
-/* Everything complete in the buffer. False: close it. */
+/* Everything complete in the buffer, until too much waits to be written: then a peer has to
+ * read its answers first. False: close it. */
 static bool take_frames(struct inbound *i)
 {
     struct message m;
     struct blob *value;
 
     while (!i->dead) {
+        i->held = is_paused(i);
+        if (i->held)
+            return true;
         switch (tcp_next(i->c, clock_wall_ms(), &m, &value)) {
         case TCP_FRAME:
             take_frame(i, &m, value);
@@ -199,6 +204,30 @@ static bool take_frames(struct inbound *i)
     return false;
 }
 
+/* Write, and go on with what had to wait for that. */
+static bool write_on(struct inbound *i)
+{
+    while (flush(i)) {
+        if (!i->held || is_paused(i))
+            return true;
+        if (!take_frames(i) || i->dead)
+            return false;
+    }
+    return false;
+}
+
+void server_flush(struct loop *loop)
+{
+    struct list *dirty = &loop->server.dirty;
+
+    while (!list_empty(dirty)) {
+        struct inbound *i = CONTAINER_OF(dirty->next, struct inbound, of_dirty);
+        list_remove(&i->of_dirty);
+        if (i->dead || !write_on(i))
+            close_one(i);
+    }
+}
+
 static void ready(struct ev_loop *ev, ev_io *io, int events)
 {
     struct inbound *i = io->data;
@@ -206,7 +235,7 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
 
     (void)ev;
     if (events & EV_READ) {
-        for (int n = 0; open && n < FILLS_A_TURN; n++) {
+        for (int n = 0; open && !is_paused(i) && n < FILLS_A_TURN; n++) {
             int filled = tcp_fill(i->c);
             open = take_frames(i);
             if (open && filled < 0 && tcp_is_within(i->c))
@@ -217,7 +246,7 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
         }
     }
     list_remove(&i->of_dirty);
-    if (!open || i->dead || !flush(i))
+    if (!open || i->dead || !write_on(i))
         close_one(i);
 }
 
@@ -374,8 +403,8 @@ static bool stalls(struct pace *p, bool waits, uint64_t bytes, uint64_t frames, 
 static bool is_too_slow(struct inbound *i, uint64_t now_ms)
 {
     const struct tcp *c = i->c;
-    bool paused = c->queued_bytes >= PAUSE_BYTES;   /* it is we who do not read */
-    bool slow = stalls(&i->reading, tcp_is_within(c) && !paused, c->bytes_in, c->frames_in, now_ms);
+    bool waits = tcp_is_within(c) && !is_paused(i);     /* else it is we who do not read */
+    bool slow = stalls(&i->reading, waits, c->bytes_in, c->frames_in, now_ms);
 
     slow |= stalls(&i->writing, tcp_wants_write(c) && !i->emptied, c->bytes_out, 0, now_ms);
     i->emptied = false;
@@ -390,13 +419,13 @@ void server_sweep(struct loop *loop, uint64_t now_ms)
         struct inbound *i = CONTAINER_OF(s->unproven.next, struct inbound, of_unproven);
         if (now_ms - i->since_ms < UNPROVEN_MS_MAX)
             break;
-        count(&loop->peerage->counters.cut);
+        cut(i);
         close_one(i);
     }
     LIST_FOREACH_SAFE(&s->all, l) {
         struct inbound *i = CONTAINER_OF(l, struct inbound, of_all);
         if (is_too_slow(i, now_ms)) {
-            count(&loop->peerage->counters.cut);
+            cut(i);
             close_one(i);
         }
     }

@@ -224,6 +224,13 @@ int sockets_connect_result(int fd)
     return error;
 }
 
+void sockets_reset(int fd)
+{
+    struct linger at_once = {.l_onoff = 1};
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 int sockets_accept(int listener, struct addr *peer)
 {
     struct sockaddr_storage from;

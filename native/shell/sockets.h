@@ -28,6 +28,9 @@ int sockets_bind_any(const struct addr *listen, int *udp, int *tcp, uint16_t *bo
 int sockets_connect(const struct addr *);
 /* What became of it: 0 connected, else an errno. */
 int sockets_connect_result(int fd);
+/* Its close, when it comes, is a reset: nothing waits in the system for a peer that does not
+ * read. */
+void sockets_reset(int fd);
 /* The next accepted connection and its peer; -1 with errno. */
 int sockets_accept(int listener, struct addr *peer);
 
