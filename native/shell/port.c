@@ -19,6 +19,7 @@ bool port_init(struct port *port, struct peerage *p, bool is_loop)
     list_init(&port->of_node);
     list_init(&port->completed);
     list_init(&port->dialled);
+    list_init(&port->verified);
     list_init(&port->loads_here);
     list_init(&port->cancels);
     list_init(&port->words);

@@ -26,6 +26,7 @@ struct port {
     struct list of_node;        /* in peerage.ports or idle_ports */
     struct list completed;      /* struct waiter by link */
     struct list dialled;        /* struct dial_request by of */
+    struct list verified;       /* struct verify_job by of */
     struct list loads_here;     /* struct port_question by of_here (EFFECT_LOAD_HERE) */
     struct list cancels;        /* struct cancel */
     struct list words;          /* struct word: what other threads have to say of permits */

@@ -573,17 +573,19 @@ static bool take_lists(struct peerage_port *at)
 {
     struct peerage *p = node_of(at);
     struct port *port = &at->port;
-    struct list completed, dialled, here, cancels, words;
+    struct list completed, dialled, verified, here, cancels, words;
     bool loads, members, closed, any;
 
     list_init(&completed);
     list_init(&dialled);
+    list_init(&verified);
     list_init(&here);
     list_init(&cancels);
     list_init(&words);
     pthread_mutex_lock(&p->lock);
     list_move_all(&completed, &port->completed);
     list_move_all(&dialled, &port->dialled);
+    list_move_all(&verified, &port->verified);
     list_move_all(&cancels, &port->cancels);
     list_move_all(&words, &port->words);
     while (!list_empty(&port->loads_here)) {
@@ -601,7 +603,7 @@ static bool take_lists(struct peerage_port *at)
     port->loads_waiting = port->members_changed = false;
     pthread_mutex_unlock(&p->lock);
     any = loads || members || !list_empty(&completed) || !list_empty(&dialled) ||
-          !list_empty(&here) || !list_empty(&cancels) || !list_empty(&words);
+          !list_empty(&verified) || !list_empty(&here) || !list_empty(&cancels) || !list_empty(&words);
 
     while (!list_empty(&here)) {
         struct port_question *q = CONTAINER_OF(here.next, struct port_question, of_here);
@@ -616,6 +618,11 @@ static bool take_lists(struct peerage_port *at)
         struct dial_request *r = CONTAINER_OF(dialled.next, struct dial_request, of);
         list_remove(&r->of);
         port_conn_dialled(r->token, r);
+    }
+    while (!list_empty(&verified)) {
+        struct verify_job *j = CONTAINER_OF(verified.next, struct verify_job, of);
+        list_remove(&j->of);
+        port_conn_verified(j->token, j);
     }
     while (!list_empty(&completed)) {
         struct waiter *w = CONTAINER_OF(completed.next, struct waiter, link);

@@ -12,6 +12,7 @@
 #include "shell/poller.h"
 #include "shell/port.h"
 #include "shell/tcp.h"
+#include "shell/verify.h"
 
 #define TOKEN_BUCKETS 256u
 
@@ -68,6 +69,7 @@ struct port_conn {
     uint64_t node_id, id;
     struct tcp *c;              /* NULL: being dialled */
     struct dial_request *dial;
+    struct verify_job *verifying;   /* the loop thread has it: not watched, not read */
     struct list waiting;        /* struct port_question by of_conn */
     int events;                 /* watched for */
     bool gone;                  /* its node is no live member any more */
@@ -102,6 +104,7 @@ void port_conn_leave(struct port_question *, bool cancel);
 /* What the poller or a finished dial says. */
 void port_conn_ready(struct port_conn *, int events);
 void port_conn_dialled(struct port_conn *, struct dial_request *);
+void port_conn_verified(struct port_conn *, struct verify_job *);
 struct port_conn *port_conn_find(struct peerage_port *, uint64_t id);
 void port_conn_flush(struct port_conn *);
 /* All members that a connection leads to must still be live; else its queries go on. */

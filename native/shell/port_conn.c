@@ -21,7 +21,8 @@ void port_conn_free(struct port_conn *k)
     list_remove(&k->of);
     if (k->dial)
         dial_forget(k->dial);
-    tcp_free(k->c);             /* closing takes it out of the poller */
+    if (!k->verifying || verify_forget(k->verifying))
+        tcp_free(k->c);         /* closing takes it out of the poller */
     mem_free(k);
 }
 
@@ -75,6 +76,8 @@ static void watch(struct port_conn *k)
 {
     int events = POLLER_READ | (tcp_wants_write(k->c) ? POLLER_WRITE : 0);
 
+    if (k->verifying)
+        return;
     if (events == k->events)
         return;
     if (poller_watch(&k->at->poller, k->c->fd, events, k, k->events != 0))
@@ -176,15 +179,36 @@ static struct port_question *asker_of(struct port_conn *k, uint64_t request_id)
     return NULL;
 }
 
+/* Its value is large: the loop thread checks it, and this connection rests meanwhile. False:
+ * it can't, and the value was checked here. */
+static bool verify_elsewhere(struct port_conn *k)
+{
+    k->verifying = verify_ask(&k->at->port, k->c, k);
+    if (!k->verifying) {
+        tcp_verify(k->c);
+        return false;
+    }
+    if (k->events)
+        poller_unwatch(&k->at->poller, k->c->fd);
+    k->events = 0;
+    return true;
+}
+
 /* Everything complete in the buffer. `ended` gathers the questions whose query goes on
  * elsewhere or ends: what they do next may need this connection, or break it. */
 static bool take_frames(struct port_conn *k, struct list *ended)
 {
     struct message m;
     struct blob *value;
-    enum tcp_next next;
 
-    while ((next = tcp_next(k->c, clock_wall_ms(), &m, &value)) == TCP_FRAME) {
+    for (;;) {
+        enum tcp_next next = tcp_next(k->c, clock_wall_ms(), &m, &value);
+        if (next == TCP_MORE && tcp_is_unverified(k->c) && !verify_elsewhere(k))
+            continue;
+        if (next == TCP_BAD)
+            count(&node_of(k)->counters.verdicts[k->c->verdict]);
+        if (next != TCP_FRAME)
+            return next != TCP_BAD;
         struct port_question *q = asker_of(k, m.request_id);
         count(&node_of(k)->counters.frames_in);
         if (!q) {
@@ -200,9 +224,6 @@ static bool take_frames(struct port_conn *k, struct list *ended)
         list_remove(&q->of_conn);
         list_add_tail(ended, &q->of_conn);
     }
-    if (next == TCP_BAD)
-        count(&node_of(k)->counters.verdicts[k->c->verdict]);
-    return next != TCP_BAD;
 }
 
 static void go_on(struct list *ended)
@@ -220,26 +241,41 @@ void port_conn_ready(struct port_conn *k, int events)
     bool open = true;
     struct list ended;
 
-    if (!k->c)
+    if (!k->c || k->verifying)
         return;
     list_init(&ended);
     if (events & POLLER_READ) {
         for (int n = 0; open && n < FILLS_A_TURN; n++) {
             uint64_t before = k->c->bytes_in;
             int filled = tcp_fill(k->c);
-            open = take_frames(k, &ended) && filled >= 0;
+            /* A peer that has closed may have sent all of its answer first. */
+            open = take_frames(k, &ended) && (filled >= 0 || k->verifying);
             uint64_t arriving = tcp_arriving(k->c);
             struct port_question *q = arriving ? asker_of(k, arriving) : NULL;
             if (q && k->c->bytes_in != before) {
                 q->answering = true;
                 query_progress(&q->query, clock_now_ms());
             }
-            if (k->c->drained)
+            if (k->c->drained || k->verifying)
                 break;
         }
     }
     k->c->used_ms = clock_now_ms();
     if (open)
+        port_conn_flush(k);
+    else
+        break_off(k, broken);
+    go_on(&ended);
+}
+
+void port_conn_verified(struct port_conn *k, struct verify_job *j)
+{
+    struct list ended;
+
+    list_init(&ended);
+    k->verifying = NULL;
+    verify_forget(j);
+    if (take_frames(k, &ended))
         port_conn_flush(k);
     else
         break_off(k, broken);
@@ -265,6 +301,7 @@ void port_conn_dialled(struct port_conn *k, struct dial_request *r)
         return;
     }
     k->c->used_ms = clock_now_ms();
+    k->c->verify_above = VERIFY_ELSEWHERE_BYTES;
     LIST_FOREACH(&k->waiting, l) {
         if (!queue(k, CONTAINER_OF(l, struct port_question, of_conn))) {
             break_off(k, broken);

@@ -28,6 +28,7 @@
 /* Counters that are not the core's. Relaxed: each is right, together they may be torn. */
 struct counters {
     atomic_uint_fast64_t asks_by_threads, asks_by_ports, calls_by_loop, requests;
+    atomic_uint_fast64_t verified;  /* large values, by the loop thread for event loops */
     atomic_uint_fast64_t dials, dials_failed, strangers, redials;
     atomic_uint_fast64_t frames_in, frames_out, datagrams_in, datagrams_out, datagrams_refused;
     atomic_uint_fast64_t accepted, refused_cidr, refused_full, cut, broken, inbound;

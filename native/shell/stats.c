@@ -24,6 +24,7 @@ static void put_shell(struct sink *k, const struct peerage *p)
     } table[] = {
         {"asks_by_threads", &c->asks_by_threads},
         {"asks_by_loops", &c->asks_by_ports},
+        {"verified_for_loops", &c->verified},
         {"requests_sent", &c->requests},
         {"calls", &c->calls_by_loop},
         {"dials", &c->dials},

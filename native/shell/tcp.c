@@ -70,6 +70,7 @@ struct tcp *tcp_new(int fd, const struct addr *peer, const struct seal *seal, ui
     c->peer = *peer;
     c->reading = server ? TCP_HEAD : TCP_CHALLENGE;
     c->next_request_id = 1;
+    c->verify_above = SIZE_MAX;
     list_init(&c->of);
     list_init(&c->chunks);
     if (server) {
@@ -189,12 +190,24 @@ static enum tcp_next take_head(struct tcp *c, uint64_t wall_ms)
     return TCP_MORE;
 }
 
+void tcp_verify(struct tcp *c)
+{
+    c->value_verdict = link_open_value(&c->link, &c->message, blob_fill(c->value),
+                                       c->value_wire_bytes);
+    c->verified = true;
+}
+
 static enum tcp_next take_value(struct tcp *c)
 {
     if (c->value_at < c->value_wire_bytes)
         return TCP_MORE;
+    if (!c->verified && c->value_wire_bytes > c->verify_above)
+        return TCP_MORE;
+    if (!c->verified)
+        tcp_verify(c);
+    c->verified = false;
     c->reading = TCP_HEAD;
-    enum verdict v = link_open_value(&c->link, &c->message, blob_fill(c->value), c->value_wire_bytes);
+    enum verdict v = c->value_verdict;
     if (v != VERDICT_OK) {
         blob_unref(c->value);
         c->value = NULL;

@@ -32,6 +32,9 @@ struct tcp {
     struct message message;         /* TCP_VALUE: its spans lie in `in`, before in_at */
     struct blob *value;             /* TCP_VALUE: being filled */
     size_t value_at, value_wire_bytes;
+    size_t verify_above;            /* larger values are left to tcp_verify; SIZE_MAX: none */
+    bool verified;                  /* `value` has been, with this verdict */
+    enum verdict value_verdict;
     /* writing */
     struct list chunks;
     size_t queued_bytes;
@@ -49,7 +52,7 @@ void tcp_free(struct tcp *);        /* closes; NULL is fine */
 int tcp_fill(struct tcp *);
 
 enum tcp_next {
-    TCP_MORE,           /* nothing complete yet: tcp_fill, or wait */
+    TCP_MORE,           /* nothing complete yet: tcp_fill, or wait; see tcp_is_unverified */
     TCP_CHALLENGED,     /* client: link.peer_id is known now */
     TCP_FRAME,          /* *m and *value; see tcp_next */
     TCP_BAD,            /* does not verify, malformed or out of memory: close it (W6) */
@@ -58,6 +61,15 @@ enum tcp_next {
 /* The next complete frame. m's spans are valid until the next tcp_next or tcp_fill;
  * *value is a reference, the caller's (NULL: the kind carries none). */
 enum tcp_next tcp_next(struct tcp *, uint64_t wall_ms, struct message *m, struct blob **value);
+
+/* A large value is complete (see verify_above): tcp_verify, on any thread, then tcp_next. */
+static inline bool tcp_is_unverified(const struct tcp *c)
+{
+    return c->reading == TCP_VALUE && c->value_at == c->value_wire_bytes && !c->verified;
+}
+/* Check it. Nobody may read from the connection meanwhile; writing
+ * is fine. */
+void tcp_verify(struct tcp *);
 
 /* The request id whose value is coming in right now; 0: none. */
 static inline uint64_t tcp_arriving(const struct tcp *c)

@@ -25,6 +25,7 @@ static int make_cluster(void **state)
 
     (void)state;
     nodes_options(&o);
+    o.heir = 0;         /* else, of two nodes, each would have what the other owns */
     nodes_cluster(nodes, COUNT, &o);
     return 0;
 }
@@ -136,7 +137,6 @@ static void many_questions_share_one_connection(void **state)
     char key[64];
 
     (void)state;
-    /* nodes[1] has them; with two nodes the heir is this one, which is why it must not be */
     for (int i = 0; i < 200; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "shared %d", i);
@@ -330,6 +330,60 @@ static void registered_async_loads_come_as_events(void **state)
     peerage_start_port(nodes[0], NULL);
 }
 
+/* Above 256 KiB the loop thread verifies; the answer is whole, and others behind it on the
+ * same connection come as well. */
+static void large_answers_arrive_whole(void **state)
+{
+    static const size_t sizes[] = {256 << 10, (256 << 10) + 1, 300000, 7 << 20};
+    struct peerage_event event;
+    struct peerage_answer a;
+    char keys[4][64], small[64];
+
+    (void)state;
+    nodes_key_owned_by(nodes[1], "small", small);
+    nodes_finish(nodes[1], nodes_ask(nodes[1], small, PEERAGE_LOADS).load_id, "small");
+    for (int i = 0; i < 4; i++) {
+        char prefix[32], *value = malloc(sizes[i]);
+        snprintf(prefix, sizeof prefix, "large %d", i);
+        nodes_key_owned_by(nodes[1], prefix, keys[i]);
+        a = nodes_ask(nodes[1], keys[i], PEERAGE_LOADS);
+        assert_int_equal(a.kind, PEERAGE_LOAD);
+        memset(value, 'a' + i, sizes[i]);
+        struct peerage_item item = {.at = value, .bytes = sizes[i], .ttl_ms = 60000};
+        assert_int_equal(peerage_finish(nodes[1], a.load_id, &item, 1), 0);
+        free(value);
+    }
+    double verified = nodes_stat(nodes[0], "verified_for_loops");
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(ask(keys[i], keys[i], &a), PEERAGE_PENDING);
+    assert_int_equal(ask(small, small, &a), PEERAGE_PENDING);
+    for (int i = 0; i < 4; i++) {
+        expect_answer(keys[i], PEERAGE_VALUE, &event);
+        assert_int_equal(event.answer->bytes, sizes[i]);
+        const char *at = event.answer->at;
+        for (size_t b = 0; b < sizes[i]; b += 4093)
+            assert_int_equal(at[b], 'a' + i);
+        peerage_blob_free(event.answer->blob);
+    }
+    expect_answer(small, PEERAGE_VALUE, &event);
+    assert_true(nodes_is(event.answer, "small"));
+    assert_true(nodes_stat(nodes[0], "verified_for_loops") - verified == 3);
+
+    /* a loop that goes in the middle of one */
+    nodes_key_owned_by(nodes[1], "large gone", keys[0]);
+    a = nodes_ask(nodes[1], keys[0], PEERAGE_LOADS);
+    char *value = calloc(1, 7 << 20);
+    struct peerage_item item = {.at = value, .bytes = 7 << 20, .ttl_ms = 60000};
+    assert_int_equal(peerage_finish(nodes[1], a.load_id, &item, 1), 0);
+    free(value);
+    assert_int_equal(ask(keys[0], keys[0], &a), PEERAGE_PENDING);
+    for (int i = 0; i < 20; i++) {
+        struct pollfd fd = {.fd = peerage_port_fd(port), .events = POLLIN};
+        poll(&fd, 1, 1);
+        peerage_port_run(port);
+    }
+}
+
 static void a_change_reports_to_its_token(void **state)
 {
     struct peerage_event event;
@@ -405,6 +459,7 @@ int main(int argc, char **argv)
         ON_PORT(a_load_nobody_waits_for_is_cancelled),
         ON_PORT(patience_ends_on_a_port_too),
         ON_PORT(registered_async_loads_come_as_events),
+        ON_PORT(large_answers_arrive_whole),
         ON_PORT(a_change_reports_to_its_token),
         ON_PORT(a_port_that_goes_gives_everything_back),
     };
