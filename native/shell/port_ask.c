@@ -714,6 +714,7 @@ void peerage_port_run(peerage_port *at)
     if (shell_is_foreign(node_of(at)))
         return;
     at->running = true;
+    at->turn++;
     int count_events = poller_take(&at->poller, events);
     for (int i = 0; i < count_events; i++) {
         if (!events[i].token)
@@ -742,8 +743,10 @@ void peerage_port_run(peerage_port *at)
         at->idle_ms = now_ms + SWEEP_EVERY_MS;
         port_conn_sweep(at, now_ms);
     }
-    while (take_lists(at))
-        ;
+    do {
+        port_conn_flush_all(at);        /* a connection that breaks may complete others */
+    } while (take_lists(at));
+    port_conn_flush_all(at);
     at->running = false;
 }
 
@@ -808,6 +811,8 @@ int peerage_port_new(peerage *p, peerage_port **out)
     }
     list_init(&at->questions);
     list_init(&at->conns);
+    list_init(&at->dirty);
+    at->turn = 1;
     list_init(&at->ready);
     for (unsigned b = 0; b < TOKEN_BUCKETS; b++)
         list_init(&at->tokens[b]);

@@ -72,6 +72,8 @@ struct port_conn {
     struct verify_job *verifying;   /* the loop thread has it: not watched, not read */
     struct list waiting;        /* struct port_question by of_conn */
     int events;                 /* watched for */
+    struct list of_dirty;       /* peerage_port.dirty: something waits to be written */
+    uint64_t sent_turn;         /* in which turn of the port it was last written to */
     bool gone;                  /* its node is no live member any more */
     bool used;                  /* an answer has come over it (O2's "reused") */
 };
@@ -79,7 +81,8 @@ struct port_conn {
 struct peerage_port {
     struct port port;           /* first: a port of the node's */
     struct poller poller;
-    struct list questions, conns, ready;
+    struct list questions, conns, dirty, ready;
+    uint64_t turn;              /* counts port_run: see port_conn_send */
     struct list tokens[TOKEN_BUCKETS];
     uint64_t next_conn_id;
     struct peerage_answer answer;       /* the one peerage_port_next gave last */
@@ -107,6 +110,7 @@ void port_conn_dialled(struct port_conn *, struct dial_request *);
 void port_conn_verified(struct port_conn *, struct verify_job *);
 struct port_conn *port_conn_find(struct peerage_port *, uint64_t id);
 void port_conn_flush(struct port_conn *);
+void port_conn_flush_all(struct peerage_port *);
 /* All members that a connection leads to must still be live; else its queries go on. */
 void port_conn_check_members(struct peerage_port *);
 void port_conn_sweep(struct peerage_port *, uint64_t now_ms);

@@ -19,6 +19,7 @@ void port_conn_free(struct port_conn *k)
 {
     assert(list_empty(&k->waiting));
     list_remove(&k->of);
+    list_remove(&k->of_dirty);
     if (k->dial)
         dial_forget(k->dial);
     if (!k->verifying || verify_forget(k->verifying))
@@ -86,10 +87,35 @@ static void watch(struct port_conn *k)
 
 void port_conn_flush(struct port_conn *k)
 {
+    list_remove(&k->of_dirty);
     if (tcp_flush(k->c) < 0)
         break_off(k, broken);
     else
         watch(k);
+}
+
+void port_conn_flush_all(struct peerage_port *at)
+{
+    while (!list_empty(&at->dirty))
+        port_conn_flush(CONTAINER_OF(at->dirty.next, struct port_conn, of_dirty));
+}
+
+/* The first question of a turn goes out at once; those that follow it in the same turn (an
+ * application that gathers many) leave together at the next, which the bell makes come
+ * soon: one write for all of them, and one read at the other end. */
+static void flush_soon(struct port_conn *k)
+{
+    struct peerage_port *at = k->at;
+
+    if (!at->running && k->sent_turn != at->turn) {
+        k->sent_turn = at->turn;
+        port_conn_flush(k);
+        return;
+    }
+    if (!at->running && list_empty(&at->dirty))
+        bell_ring(&at->port.bell);
+    if (list_empty(&k->of_dirty))
+        list_add_tail(&at->dirty, &k->of_dirty);
 }
 
 static bool queue(struct port_conn *k, struct port_question *q)
@@ -123,6 +149,7 @@ static struct port_conn *find_or_dial(struct peerage_port *at, const struct quer
     k->node_id = rank->node_id;
     k->id = ++at->next_conn_id;
     list_init(&k->waiting);
+    list_init(&k->of_dirty);
     k->dial = dial_ask(&at->port, &rank->addr, rank->node_id, query->due_ms, k);
     if (!k->dial) {
         mem_free(k);
@@ -150,7 +177,7 @@ bool port_conn_send(struct port_question *q)
         q->conn = NULL;
         return false;
     }
-    port_conn_flush(k);
+    flush_soon(k);
     return true;
 }
 
@@ -164,7 +191,7 @@ void port_conn_leave(struct port_question *q, bool cancel)
     list_remove(&q->of_conn);
     q->conn = NULL;
     if (cancel && k->c && q->request_id && tcp_queue(k->c, &m, NULL, clock_wall_ms()) == 0)
-        port_conn_flush(k);
+        flush_soon(k);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
