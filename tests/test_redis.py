@@ -389,8 +389,8 @@ def test_killed_and_restarted_under_load(worker, redis):
         assert len(answers) > before + 100
         redis.start()
         until(lambda: all(w("stats")["redis_state"] == UP for w in [*workers, late]), 15)
-        hits = [w("stats")["redis_hits"] for w in workers]
-        until(lambda: all(w("stats")["redis_hits"] > h for w, h in zip(workers, hits)), 10)
+        hits = [w("stats")["hits_redis"] for w in workers]
+        until(lambda: all(w("stats")["hits_redis"] > h for w, h in zip(workers, hits)), 10)
     finally:
         going = False
         for t in threads:

@@ -35,7 +35,7 @@ struct serve_stats {
     uint64_t permits_granted, permits_returned, peeks_asked, peeks_hit, peeks_served;
     uint64_t pushes_sent, pushes_taken, stored, stored_refused, too_big;
     uint64_t answers_owner, answers_heir, asks_silent, asks_busy, drops;
-    uint64_t tier_asks, tier_hits;
+    uint64_t answers_tier;
 };
 
 struct serve;

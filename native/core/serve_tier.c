@@ -62,7 +62,6 @@ bool tier_first(struct serve *s, struct flight *f, enum tier_want want, uint64_t
     f->port = NULL;
     f->until_ms = now_ms + wait_ms;
     due_by(s, f->until_ms);
-    s->stats.tier_asks++;
     effects_tier_ask(fx, f->id, lease, wait_ms, &m);
     return true;
 }
@@ -74,7 +73,7 @@ void serve_tier_value(struct serve *s, uint64_t load_id, const struct loaded *it
 
     if (!f || f->state != FLIGHT_TIER)
         return;
-    s->stats.tier_hits++;
+    s->stats.answers_tier++;
     land(s, f, item, 1, f->delete_id, TIER_REDIS, asked_ms, now_ms, fx);
 }
 

@@ -22,7 +22,7 @@ enum redis_phase_seen { REDIS_OFF, REDIS_TRYING, REDIS_UP, REDIS_AWAY };
 
 struct redis_counters {
     atomic_int seen;            /* enum redis_phase_seen */
-    atomic_uint_fast64_t hits, misses, leases, waits, writes, writes_refused, writes_lost;
+    atomic_uint_fast64_t misses, leases, waits, writes, writes_refused, writes_lost;
     atomic_uint_fast64_t deletes, connects, timeouts, errors;
 };
 

@@ -271,7 +271,6 @@ static void land(struct redis *r, struct ask *a, const struct loaded *item)
     uint64_t load_id = a->load_id, asked_ms = a->asked_ms;
     struct turn t;
 
-    count(&p->redis.hits);
     free_ask(a);
     turn_begin_loop(p, r->loop, &t);
     serve_tier_value(node_serve(p->node), load_id, item, asked_ms, t.now_ms, &t.effects);

@@ -69,7 +69,6 @@ static void put_redis(struct sink *k, const struct redis_counters *c)
         const char *name;
         const atomic_uint_fast64_t *at;
     } table[] = {
-        {"redis_hits", &c->hits},
         {"redis_misses", &c->misses},
         {"redis_leases", &c->leases},
         {"redis_waits", &c->waits},
@@ -98,6 +97,7 @@ static void put_serve(struct sink *k, const struct serve_stats *s)
         {"misses", s->misses},
         {"hits_owner", s->answers_owner},
         {"hits_heir", s->answers_heir},
+        {"hits_redis", s->answers_tier},
         {"served_hits", s->served_hits},
         {"served_misses", s->served_misses},
         {"served_loads", s->served_loads},
@@ -121,8 +121,6 @@ static void put_serve(struct sink *k, const struct serve_stats *s)
         {"asks_silent", s->asks_silent},
         {"asks_busy", s->asks_busy},
         {"drops", s->drops},
-        {"tier_asks", s->tier_asks},
-        {"tier_hits", s->tier_hits},
     };
 
     for (size_t i = 0; i < ARRAY_COUNT(table); i++)
