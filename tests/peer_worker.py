@@ -85,6 +85,30 @@ async def aboom(key, seconds=0.0):
     raise Listed(f"no {key}")
 
 
+switches = {"fail": False}
+
+
+@cache.cached("{key}", channel="{key}", ttl=1, stale=30)
+def aging(key):
+    """Served stale for long; the load behind it may fail."""
+    count(key)
+    time.sleep(0.1)
+    if switches["fail"]:
+        raise ValueError(f"no {key}")
+    return f"{key}#{loads[key]} by {os.getpid()}"
+
+
+@cache.cached("{key}", channel="{key}", negative_ttl=3, raises=Listed)
+def refused(key):
+    count(key)
+    raise Listed(f"no {key}")
+
+
+@cache.cached("{key}", channel="{key}", ttl=10, jitter=5)
+def uneven(key):
+    return key
+
+
 @cache.cached("{key}", channel="{key}")
 def itself(key):
     return itself(key)
@@ -162,7 +186,10 @@ def loaded():
 
 FUNCTIONS = {
     f.__name__: f
-    for f in (plain, value, avalue, page, body, boom, aboom, itself, aitself, outer, inner)
+    for f in (
+        plain, value, avalue, page, body, boom, aboom, aging, refused, uneven, itself, aitself,
+        outer, inner,
+    )
 }
 
 
@@ -250,6 +277,83 @@ async def cancelled(key, after=0.05, seconds=5.0):
     while not told and time.monotonic() < until:
         await asyncio.sleep(0.01)
     return bool(told)
+
+
+async def callers(key, patience, seconds):
+    """Each asks for the key with its own patience, all at once; what came of each."""
+
+    async def closure():
+        count(key)
+        await asyncio.sleep(seconds)
+        return f"{key} by {os.getpid()}"
+
+    async def ask(timeout):
+        begun = time.monotonic()
+        try:
+            got = await cache.aget_or_load(key, closure, timeout=timeout)
+        except Exception as e:
+            got = type(e).__name__
+        return got, time.monotonic() - begun
+
+    return await asyncio.gather(*map(ask, patience))
+
+
+async def many(name, keys, *args):
+    """Every key at once: what came of each, and after how long."""
+
+    async def ask(key):
+        begun = time.monotonic()
+        function = FUNCTIONS[name]
+        try:
+            if function.definition.is_async:
+                got = hit(await function.lookup(key, *args))
+            else:
+                got = hit(await asyncio.to_thread(function.lookup, key, *args))
+        except Exception as e:
+            got = error(e)
+        return {**got, "seconds": time.monotonic() - begun}
+
+    return await asyncio.gather(*map(ask, keys))
+
+
+async def give_up(name, keys, after, *args):
+    """Ask for all of them, then cancel every question."""
+    tasks = [asyncio.create_task(FUNCTIONS[name].lookup(key, *args)) for key in keys]
+    await asyncio.sleep(after)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return sum(task.cancelled() for task in tasks)
+
+
+def owned(count_, prefix):
+    """Channels that this node owns."""
+    found, i = [], 0
+    while len(found) < count_:
+        if owner(f"{prefix}-{i}") == peers.address:
+            found.append(f"{prefix}-{i}")
+        i += 1
+    return found
+
+
+def turn(switch, on):
+    switches[switch] = on
+
+
+def invalidate_channel(channel):
+    return cache.invalidate_channel(channel)._asdict()
+
+
+def delete_many(keys):
+    return cache.delete_many(keys)._asdict()
+
+
+def come_and_go(times):
+    """Other nodes of this process join the fleet and leave it, again and again."""
+    for _ in range(times):
+        other = peerage.Peers.from_env()
+        other.start()
+        other.close(0)
 
 
 def explain(name, *args):

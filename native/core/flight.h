@@ -123,6 +123,8 @@ struct flight {
     bool fresh;                 /* a refresh: what others have is not wanted */
     struct waiter *holder;      /* PERMITTED: the remote waiter that loads */
     struct addr peeked;         /* PEEKING: whom */
+    uint64_t asked_ms;          /* PEEKING: when */
+    bool waited;                /* PEEKING: for a load that runs there */
     void *port;                 /* RUNNING: the local holder's port, NULL: a thread */
     uint64_t started_ms;
     uint64_t until_ms;          /* of the state: peek's, permit's or load's end */

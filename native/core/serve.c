@@ -45,7 +45,7 @@ void serve_free(struct serve *s)
         mem_free(CONTAINER_OF(link, struct loader, link));
     for (unsigned i = 0; i < s->dropped.count; i++)
         blob_unref(s->dropped.blobs[i]);
-    drain_end(s);
+    hand_end(s);
     flights_free(s->flights);
     store_free(s->store);
     deletes_free(s->deletes);
@@ -642,7 +642,22 @@ static void request_ask(struct serve *s, uint64_t conn_id, const struct message 
     begin_owned(s, f, m->flags & MESSAGE_OWNER_SILENT, now_ms, fx);
 }
 
-/* Never starts a load; a load that runs lets it wait (O3). */
+/* Two acting owners that peek at each other at once must not both miss and load: the one of
+ * the higher score goes on, the other waits for what comes of it. Both compute the same from
+ * what is no opinion, so they never wait for each other. */
+static bool goes_first(const struct serve *s, const struct flight *f, uint64_t other_id)
+{
+    const struct view *v = s->view;
+
+    for (unsigned i = 0; v && v->self >= 0 && i < v->count; i++) {
+        if (v->members[i].node_id == other_id)
+            return rendezvous_score(f->channel_hash, v->members[v->self].hash) >
+                   rendezvous_score(f->channel_hash, v->members[i].hash);
+    }
+    return false;
+}
+
+/* Never starts a load; one that runs, or is about to, lets it wait (O3). */
 static void request_peek(struct serve *s, uint64_t conn_id, const struct message *m,
                          uint64_t now_ms, struct effects *fx)
 {
@@ -651,12 +666,16 @@ static void request_peek(struct serve *s, uint64_t conn_id, const struct message
         return;
     struct flight *f = flights_find(s->flights, m->key, FLIGHT_OWNS);
     struct waiter *w = NULL;
-    if (f && (f->state == FLIGHT_RUNNING || f->state == FLIGHT_PERMITTED))
+    bool waits = f && (f->state == FLIGHT_PEEKING || f->state == FLIGHT_TIER);
+    if (f && (!waits || goes_first(s, f, m->sender_id)))
         w = remote_new(s, conn_id, m);
-    if (w)
+    if (w) {
+        w->loads = false;
+        w->until_ms = now_ms + m->budget_ms * 4 / 5;
         join(s, f, w, now_ms, fx);
-    else
+    } else {
         answer_kind(conn_id, m->request_id, MESSAGE_MISS, fx);
+    }
 }
 
 bool serve_frame(struct serve *s, uint64_t conn_id, const struct message *m, struct blob *value,
@@ -728,7 +747,7 @@ bool serve_reply(struct serve *s, uint64_t call_id, const struct message *m, str
                  uint64_t now_ms, struct effects *fx)
 {
     if ((call_id & CALL_HAND) == CALL_HAND)
-        drain_reply(s, call_id, m, now_ms, fx);
+        hand_reply(s, call_id, m, now_ms, fx);
     if (call_id & CALL_PUSH)
         return true;
     return peeked(s, call_id, m, value, now_ms, fx);

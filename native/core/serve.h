@@ -49,8 +49,8 @@ void serve_free(struct serve *);
  * waited for the looking to end. */
 void serve_set_view(struct serve *, struct view *, uint64_t now_ms, struct effects *);
 const struct view *serve_view(const struct serve *);    /* under the lock; NULL: layer off */
-/* A draining node's entries have reached who lacks them, as far as they could (O8); true also
- * where nothing drains. Its flights are serve_flights'. */
+/* What this node has to hand on since the members changed has reached who lacks it, as far as
+ * it could: a draining node waits for that (O8), and for serve_flights. */
 bool serve_handed_on(const struct serve *);
 /* A channel's ranks as an asker should try them: those avoided left out but for the one
  * probe a time (O2). Returns how many. */

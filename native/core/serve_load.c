@@ -171,7 +171,7 @@ static const struct view_member *whom_to_peek(struct serve *s, const struct flig
     if (!v || !s->config.heir)
         return NULL;
     int departing = owner_silent ? -1 : view_departing(v, f->channel_hash);
-    if (departing >= 0 && departing != v->self && !is_silent(s, &v->members[departing].addr))
+    if (departing >= 0 && departing != v->self && !is_silent(s, &v->members[departing].addr, now_ms))
         return &v->members[departing];
     uint64_t life_ms = (uint64_t)f->ttl_ms + f->stale_ms;
     if (f->ttl_ms != UINT32_MAX && now_ms - v->changed_ms >= life_ms)
@@ -181,7 +181,7 @@ static const struct view_member *whom_to_peek(struct serve *s, const struct flig
         return NULL;
     const struct view_member *owner = &v->members[at[0]], *heir = &v->members[at[1]];
     const struct view_member *whom = owner->self ? heir : owner;
-    if ((whom == owner && owner_silent) || whom->self || is_silent(s, &whom->addr))
+    if ((whom == owner && owner_silent) || whom->self || is_silent(s, &whom->addr, now_ms))
         return NULL;
     return whom;
 }
@@ -209,12 +209,13 @@ void begin_owned(struct serve *s, struct flight *f, bool owner_silent, uint64_t 
         .kind = MESSAGE_PEEK,
         .key = f->key,
         .channel = f->channel,
-        .budget_ms = s->config.timeout_ms,
+        .budget_ms = s->config.timeout_ms / PEEK_PART,
         .delete_id = f->delete_id,
     };
     f->state = FLIGHT_PEEKING;
     f->peeked = peer->addr;
-    f->until_ms = now_ms + s->config.timeout_ms / PEEK_PART;
+    f->asked_ms = now_ms;
+    f->until_ms = now_ms + m.budget_ms;
     due_by(s, f->until_ms);
     s->stats.peeks_asked++;
     effects_call(fx, f->id, &peer->addr, peer->node_id,
@@ -230,8 +231,11 @@ static bool peek_landed(struct serve *s, struct flight *f, const struct message 
         return false;
     struct loaded item = {.key = f->key, .blob = value, .value_type = m->value_type,
                           .ttl_ms = m->ttl_ms, .stale_ms = m->stale_ms, .age_ms = m->age_ms};
+    /* Its time is counted from the question on (O14); where a load was waited for, the answer
+     * was made long after it. */
+    uint64_t since_ms = f->waited ? now_ms : f->asked_ms;
     s->stats.peeks_hit++;
-    land(s, f, &item, 1, m->delete_id, TIER_HEIR, now_ms, now_ms, fx);
+    land(s, f, &item, 1, m->delete_id, TIER_HEIR, since_ms, now_ms, fx);
     return true;
 }
 
@@ -243,6 +247,7 @@ bool peeked(struct serve *s, uint64_t flight_id, const struct message *m, struct
     if (!f || f->state != FLIGHT_PEEKING)
         return true;
     if (m && (m->kind == MESSAGE_ACCEPTED || m->kind == MESSAGE_WORKING)) {
+        f->waited = true;
         f->until_ms = now_ms + load_timeout_of(s, f);
         LIST_FOREACH(&f->waiters, link)
             CONTAINER_OF(link, struct waiter, link)->until_ms = NEVER_MS;
@@ -620,7 +625,7 @@ static void tick_flight(struct serve *s, struct flight *f, uint64_t now_ms, stru
             return;
         }
         if (f->until_ms <= now_ms) {
-            serve_peer(s, &f->peeked, PEER_SILENT, now_ms);
+            note_slow(s, &f->peeked, now_ms);
             beyond_peers(s, f, now_ms, fx);
         } else {
             due_by(s, f->until_ms);
@@ -672,5 +677,5 @@ void serve_tick(struct serve *s, uint64_t now_ms, struct effects *fx)
         next = flights_next(s->flights, f);
         tick_flight(s, f, now_ms, fx);
     }
-    drain_on(s, now_ms, fx);
+    hand_on(s, now_ms, fx);
 }

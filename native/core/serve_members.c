@@ -21,17 +21,35 @@ static void tell_gone(const struct view *before, const struct view *after, struc
     }
 }
 
+static bool same_contest(const struct view *a, const struct view *b)
+{
+    unsigned i = 0, j = 0;
+
+    for (;; i++, j++) {
+        while (i < a->count && !a->members[i].contends)
+            i++;
+        while (j < b->count && !b->members[j].contends)
+            j++;
+        if (i == a->count || j == b->count)
+            return i == a->count && j == b->count;
+        if (a->members[i].node_id != b->members[j].node_id)
+            return false;
+    }
+}
+
 void serve_set_view(struct serve *s, struct view *view, uint64_t now_ms, struct effects *fx)
 {
-    uint64_t changed_ms = s->view ? s->view->changed_ms : now_ms;
+    struct view *before = s->view;
 
-    tell_gone(s->view, view, fx);
-    mem_free(s->view);
+    tell_gone(before, view, fx);
     s->view = view;
-    if (view && view->phase == PHASE_DRAINING)
-        drain_begin(s, changed_ms, now_ms);
-    else
-        drain_end(s);
+    if (before && view && !same_contest(before, view)) {
+        hand_begin(s, before, now_ms);
+    } else {
+        mem_free(before);
+        if (!view)
+            hand_end(s);
+    }
     if (view && view->phase == PHASE_LOOKING)
         return;
     struct answer again = {.outcome = OUTCOME_RETRY};
@@ -48,10 +66,28 @@ static struct avoided *avoided_find(struct serve *s, const struct addr *addr)
     return NULL;
 }
 
-bool is_silent(struct serve *s, const struct addr *addr)
+/* A full table (64 peers in trouble at once) forgets its first: that peer is only tried
+ * again early. */
+static struct avoided *avoided_of(struct serve *s, const struct addr *addr)
+{
+    struct avoided *a = avoided_find(s, addr);
+
+    if (!a) {
+        a = &s->avoided[s->avoided_count < AVOIDED_MAX ? s->avoided_count++ : 0];
+        *a = (struct avoided){.addr = *addr};
+    }
+    return a;
+}
+
+bool is_silent(struct serve *s, const struct addr *addr, uint64_t now_ms)
 {
     const struct avoided *a = s->avoided_count ? avoided_find(s, addr) : NULL;
-    return a && a->silent_until_ms != 0;
+    return a && (a->silent_until_ms != 0 || now_ms < a->slow_until_ms);
+}
+
+void note_slow(struct serve *s, const struct addr *addr, uint64_t now_ms)
+{
+    avoided_of(s, addr)->slow_until_ms = now_ms + AVOID_MS;
 }
 
 /* True: leave this peer alone. One question a time may try a peer whose avoidance has run
@@ -101,18 +137,13 @@ void serve_peer(struct serve *s, const struct addr *addr, enum query_verdict ver
         return;
     if (verdict == PEER_FINE) {
         if (a) {
-            a->silent_until_ms = a->probe_until_ms = 0;
+            a->silent_until_ms = a->probe_until_ms = a->slow_until_ms = 0;
             if (now_ms >= a->busy_until_ms)
                 *a = s->avoided[--s->avoided_count];
         }
         return;
     }
-    if (!a) {
-        /* A full table (64 peers in trouble at once) forgets its first: that peer is only
-         * tried again early. */
-        a = &s->avoided[s->avoided_count < AVOIDED_MAX ? s->avoided_count++ : 0];
-        *a = (struct avoided){.addr = *addr};
-    }
+    a = avoided_of(s, addr);
     if (verdict == PEER_BUSY) {
         a->busy_until_ms = now_ms + AVOID_MS;
         s->stats.asks_busy++;

@@ -1,5 +1,5 @@
 /* What serve.c (questions), serve_members.c (whom to ask), serve_load.c (loads) and
- * serve_change.c (deletes, pushes), serve_drain.c (leaving) share.
+ * serve_change.c (deletes, pushes), serve_hand.c (entries for others) share.
  * Only they include it.
  */
 #ifndef PEERAGE_SERVE_STATE_H
@@ -11,7 +11,7 @@
 #define AVOIDED_MAX 64u
 #define REMOTE_BUCKETS 64u
 #define CALL_PUSH (UINT64_C(1) << 62)   /* a call id of a push; a peek's is its flight's id */
-#define CALL_HAND (UINT64_C(3) << 61)   /* of a draining node's offers and pushes */
+#define CALL_HAND (UINT64_C(3) << 61)   /* of an offer, and what follows it */
 
 /* A peer that gave no answer, or no loader (rules O2, O5). */
 struct avoided {
@@ -19,6 +19,7 @@ struct avoided {
     uint64_t silent_until_ms;   /* 0: not silent */
     uint64_t probe_until_ms;    /* somebody tries it; the others keep away until then */
     uint64_t busy_until_ms;
+    uint64_t slow_until_ms;     /* nothing is asked of it that only may save something */
 };
 
 struct loader {
@@ -35,7 +36,7 @@ struct serve {
     struct flights *flights;
     struct deletes *deletes;
     struct view *view;              /* NULL: the layer is off */
-    struct drain *drain;            /* NULL: not draining (serve_drain.c) */
+    struct hand *hand;              /* NULL: nothing was handed on yet (serve_hand.c) */
     bool tier;                      /* there is a second tier to ask and to write to */
     struct list queue_sync, queue_async;        /* flights QUEUED, oldest first */
     struct list remote[REMOTE_BUCKETS];         /* remote waiters by connection */
@@ -58,7 +59,10 @@ static inline bool travels(const struct blob *b)
 }
 
 /* serve_members.c */
-bool is_silent(struct serve *, const struct addr *);
+/* Is it of no use to peek there, or to send something? */
+bool is_silent(struct serve *, const struct addr *, uint64_t now_ms);
+/* It let a peek's short time pass: no reason yet for askers to avoid it. */
+void note_slow(struct serve *, const struct addr *, uint64_t now_ms);
 
 /* serve.c */
 #define CHANNEL_NAME_BYTES 9u
@@ -119,11 +123,11 @@ void push(struct serve *, const struct loaded *, struct span channel, const stru
 void push_taken(struct serve *, uint64_t conn_id, const struct message *, struct blob *,
                 uint64_t now_ms, struct effects *);
 
-/* serve_drain.c */
-void drain_begin(struct serve *, uint64_t changed_ms, uint64_t now_ms);
-void drain_end(struct serve *);
-void drain_on(struct serve *, uint64_t now_ms, struct effects *);
-void drain_reply(struct serve *, uint64_t call_id, const struct message *, uint64_t now_ms,
+/* serve_hand.c */
+void hand_begin(struct serve *, struct view *before, uint64_t now_ms);     /* takes it */
+void hand_end(struct serve *);
+void hand_on(struct serve *, uint64_t now_ms, struct effects *);
+void hand_reply(struct serve *, uint64_t call_id, const struct message *, uint64_t now_ms,
                  struct effects *);
 
 #endif

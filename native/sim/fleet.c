@@ -312,6 +312,7 @@ static void transmit(struct fleet *f, enum event_kind kind, uint64_t conn, struc
                           .node = kind == EVENT_REQUEST ? c->to : c->from};
 
     event.frame = *e;
+    event.frame.message.sender_id = kind == EVENT_REQUEST ? c->from_id : c->to_id;
     e->value = NULL;
     e->text = NULL;
     event.node_id = kind == EVENT_REQUEST ? c->to_id : c->from_id;

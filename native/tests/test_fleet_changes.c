@@ -1,5 +1,6 @@
-/* Leaving in order, as stories on virtual time: a node that drains (rule O8) finishes its
- * loads, hands on what its successors lack, and costs nobody a fetch or an error. */
+/* Changes of the contest, as stories on virtual time. A node that drains (rule O8) finishes its
+ * loads, hands on what its successors lack, and costs nobody a fetch or an error; who dies or
+ * comes leaves every entry at two nodes again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -186,6 +187,84 @@ static void test_a_silent_receiver(void **state)
     fleet_free(f);
 }
 
+/* The entries of a node that died stand at two nodes again before the next one dies. */
+static void test_two_crashes_in_a_row_fetch_nothing_twice(void **state)
+{
+    (void)state;
+    struct fleet *f = fleet_new(&usual);
+    char key[8];
+    load_keys(f, 60, TTL);
+    for (unsigned i = 0; i < 2; i++) {
+        fleet_kill(f, i);
+        fleet_views(f, ALL & ~((2u << i) - 1));
+        fleet_run(f, 500);
+    }
+    for (unsigned i = 0; i < 60; i++) {
+        snprintf(key, sizeof key, "k%u", i);
+        fleet_ask(f, 2 + i % 2, key, FLEET_REGISTERED, TTL, 0);
+        fleet_run(f, 5);
+        assert_int_equal(fleet_loads(f, key), 1);
+    }
+    fleet_free(f);
+}
+
+/* A node that comes is given what it owns now: nothing is lost if who had it falls next. */
+static void test_a_join_and_then_a_crash(void **state)
+{
+    (void)state;
+    for (unsigned joins = 0; joins < 4; joins++) {
+        for (unsigned falls = 0; falls < 4; falls++) {
+            struct fleet *f = fleet_new(&usual);
+            char key[8];
+            fleet_kill(f, joins);
+            fleet_views(f, ALL & ~(1u << joins));
+            load_keys(f, 40, TTL);
+            fleet_start(f, joins);
+            fleet_views(f, ALL);
+            fleet_run(f, 500);
+            if (falls != joins) {
+                fleet_kill(f, falls);
+                fleet_views(f, ALL & ~(1u << falls));
+            }
+            for (unsigned i = 0; i < 40; i++) {
+                snprintf(key, sizeof key, "k%u", i);
+                fleet_ask(f, joins, key, FLEET_REGISTERED, TTL, 0);
+                fleet_run(f, 5);
+                assert_int_equal(fleet_loads(f, key), 1);
+            }
+            fleet_free(f);
+        }
+    }
+}
+
+/* The new owner and the old one, asked by somebody who has not heard of the change, look at
+ * each other at the same moment: one loads, the other waits for it (O3). */
+static void test_two_acting_owners_peek_at_each_other(void **state)
+{
+    (void)state;
+    for (int lead_ms = -3; lead_ms <= 3; lead_ms++) {
+        struct fleet *f = fleet_new(&usual);
+        unsigned fresh = fleet_rank(f, "k", 0), old = fleet_rank(f, "k", 1), late = 0;
+        while (late == fresh || late == old)
+            late++;
+        fleet_views(f, ALL);                        /* just now: there is reason to peek */
+        fleet_view(f, late, ALL & ~(1u << fresh), 0);
+        const struct fleet_ask *a = NULL, *b = NULL;
+        for (int at_ms = -3; at_ms <= 3; at_ms++) {
+            if (at_ms == 0)
+                a = fleet_ask(f, late, "k", FLEET_REGISTERED, TTL, 0);
+            if (at_ms == lead_ms)
+                b = fleet_ask(f, fresh, "k", FLEET_REGISTERED, TTL, 0);
+            fleet_run(f, 1);
+        }
+        fleet_run(f, 500);
+        assert_int_equal(a->outcome, OUTCOME_VALUE);
+        assert_int_equal(b->outcome, OUTCOME_VALUE);
+        assert_int_equal(fleet_loads(f, "k"), 1);
+        fleet_free(f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +274,9 @@ int main(void)
         cmocka_unit_test(test_a_rolling_restart_fetches_nothing_twice),
         cmocka_unit_test(test_a_delete_during_the_hand_over),
         cmocka_unit_test(test_a_silent_receiver),
+        cmocka_unit_test(test_two_crashes_in_a_row_fetch_nothing_twice),
+        cmocka_unit_test(test_a_join_and_then_a_crash),
+        cmocka_unit_test(test_two_acting_owners_peek_at_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
