@@ -1,5 +1,6 @@
 /* Nodes of one process over real loopback sockets: they find each other, ask, coalesce, hand
  * out permits, pass errors on; a closed node wakes its waiters. */
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "core/mem.h"
 #include "tests/shell_nodes.h"
 
 #define COUNT 3
@@ -494,6 +496,57 @@ static void a_signal_reaches_a_waiting_thread(void **state)
     peerage_lose(nodes[1], holder.answer.load_id);
 }
 
+/* Whichever allocation fails, in whichever thread: the question is answered in time, if only
+ * by an error, and everything works afterwards. */
+static void an_allocation_that_fails_hangs_nobody(void **state)
+{
+    struct peerage_answer a;
+    peerage_port *port;
+    int troubles = 0;
+
+    (void)state;
+    assert_int_equal(peerage_port_new(nodes[0], &port), 0);
+    for (int n = 0; n < 120; n++) {
+        char prefix[32], key[64];
+        snprintf(prefix, sizeof prefix, "memory %d", n);
+        nodes_key_owned_by(nodes[n % 2], prefix, key);
+        long long began = nodes_now_ms();
+        struct peerage_ask ask = {.key = key, .key_bytes = strlen(key), .ttl_ms = 60000,
+                                  .timeout_ms = 2000, .flags = PEERAGE_LOADS};
+        mem_fail_after(n / 2);
+        if (n % 4 < 2) {
+            peerage_ask(nodes[0], &ask, &a, NULL, NULL);
+        } else {
+            peerage_port_ask(port, &ask, &a, &a);
+            struct peerage_event event;
+            for (int i = 0; a.kind == PEERAGE_PENDING && i < 3000; i++) {
+                struct pollfd fd = {.fd = peerage_port_fd(port), .events = POLLIN};
+                if (poll(&fd, 1, 1) > 0)
+                    peerage_port_run(port);
+                if (peerage_port_next(port, &event))
+                    a = *event.answer;
+            }
+        }
+        assert_int_not_equal(a.kind, PEERAGE_PENDING);
+        troubles += a.kind == PEERAGE_TROUBLE;
+        if (a.kind == PEERAGE_LOAD) {
+            struct peerage_item item = {.at = "v", .bytes = 1, .ttl_ms = 60000};
+            peerage_finish(nodes[0], a.load_id, &item, 1);
+        } else if (a.kind == PEERAGE_VALUE) {
+            peerage_blob_free(a.blob);
+        }
+        mem_fail_after(-1);
+        assert_true(nodes_now_ms() - began < 2600);
+    }
+    peerage_port_gone(port, NULL, NULL);
+    assert_true(troubles > 0);      /* some did fail */
+    char key[64];
+    nodes_key_owned_by(nodes[1], "memory is back", key);
+    nodes_await(nodes, COUNT, COUNT);
+    a = nodes_ask_or_load(nodes[0], key, "fine");
+    assert_true(a.kind == PEERAGE_LOAD);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -511,6 +564,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_load_that_asks_for_its_own_key_is_told),
         cmocka_unit_test(set_and_delete_say_who_acknowledged),
         cmocka_unit_test(patience_ends_by_itself),
+        cmocka_unit_test(an_allocation_that_fails_hangs_nobody),
         cmocka_unit_test(a_signal_reaches_a_waiting_thread),
     };
 
