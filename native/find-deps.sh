@@ -1,7 +1,7 @@
 #!/bin/sh
 # Finds the libraries peerage stands on and prints them as make variables.
 #
-#   find-deps.sh CC      DEPS_CFLAGS, DEPS_LIBS and REDIS (1 or empty) on stdout,
+#   find-deps.sh CC      DEPS_CFLAGS, DEPS_LIBS, REDIS and REDIS_TLS (1 or empty) on stdout,
 #                        or status 1 and one line on stderr that names what is
 #                        missing together with its Debian package.
 #
@@ -19,6 +19,7 @@ trap 'exit 1' HUP INT TERM
 cflags=
 libs=
 redis=
+redis_tls=
 missing=
 
 # links LIBS HEADER CALL: does a program with this header and call compile and link?
@@ -61,6 +62,11 @@ else
     need libev libev-dev '' '' -lev '<ev.h>' 'return ev_loop_new(EVFLAG_AUTO) == NULL'
     if find hiredis '' -lhiredis '<hiredis/hiredis.h>' 'redisFree(NULL)'; then
         redis=1
+        # its TLS part came with 1.0, and stands on OpenSSL's
+        if find hiredis_ssl '' -lhiredis_ssl '<hiredis/hiredis_ssl.h>' 'redisInitOpenSSL()' &&
+            find libssl 3.0 -lssl '<openssl/ssl.h>' 'SSL_CTX_free(NULL)'; then
+            redis_tls=1
+        fi
     fi
 fi
 
@@ -68,4 +74,4 @@ if [ -n "$missing" ]; then
     echo "peerage: missing $missing" >&2
     exit 1
 fi
-printf 'DEPS_CFLAGS := %s\nDEPS_LIBS := %s\nREDIS := %s\n' "$cflags" "$libs" "$redis"
+printf 'DEPS_CFLAGS := %s\nDEPS_LIBS := %s\nREDIS := %s\nREDIS_TLS := %s\n' "$cflags" "$libs" "$redis" "$redis_tls"

@@ -11,6 +11,8 @@
 #include <hiredis/hiredis.h>
 #ifdef PEERAGE_REDIS_TLS
 #include <hiredis/hiredis_ssl.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #endif
 
 #include "core/mem.h"
@@ -22,7 +24,6 @@ struct redis_link {
     void *owner;
     bool gone;                  /* nothing is sent any more */
     void (*cleanup)(void *);    /* the adapter's */
-    void *tls;
 };
 
 struct wait {
@@ -44,7 +45,9 @@ const char *redis_link_missing(bool tls)
 
 static void say(char why[REDIS_WHY_MAX], const char *text)
 {
-    snprintf(why, REDIS_WHY_MAX, "%s", text && *text ? text : "the connection ended");
+    /* hiredis gives errno's text also where nothing of the system failed */
+    bool says = text && *text && strcmp(text, "Success") != 0;
+    snprintf(why, REDIS_WHY_MAX, "%s", says ? text : "the connection ended");
 }
 
 /* hiredis is about to free the context, in every case: by itself, or for us. The descriptor
@@ -60,10 +63,6 @@ static void clean_up(void *adapters)
     context->c.fd = -1;
     context->data = NULL;
     say(why, context->errstr);
-#ifdef PEERAGE_REDIS_TLS
-    if (link->tls)
-        redisFreeSSLContext(link->tls);
-#endif
     redis_linked *linked = link->linked;
     void *owner = link->owner;
     mem_free(link);
@@ -82,19 +81,36 @@ static void connected(const redisAsyncContext *context, int status)
 }
 
 #ifdef PEERAGE_REDIS_TLS
+/* An SSL object of our own: hiredis' contexts do not compare the certificate's name before
+ * 1.5. The authorities are the system's (SSL_CERT_FILE, SSL_CERT_DIR). */
+static SSL *new_tls(const char *host)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL *tls = NULL;
+    struct addr numeric;
+
+    if (context && SSL_CTX_set_default_verify_paths(context) == 1 && (tls = SSL_new(context))) {
+        bool named = addr_parse(host, &numeric)
+                         ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host) == 1
+                         : SSL_set1_host(tls, host) == 1 && SSL_set_tlsext_host_name(tls, host) == 1;
+        SSL_set_verify(tls, SSL_VERIFY_PEER, NULL);
+        if (!named) {
+            SSL_free(tls);
+            tls = NULL;
+        }
+    }
+    SSL_CTX_free(context);      /* tls has a reference of its own */
+    return tls;
+}
+
 static bool start_tls(struct redis_link *link, const char *host, char why[REDIS_WHY_MAX])
 {
-    redisSSLContextError error = REDIS_SSL_CTX_NONE;
+    SSL *tls = new_tls(host);
 
-    redisInitOpenSSL();
-    link->tls = redisCreateSSLContext(NULL, "/etc/ssl/certs", NULL, NULL, host, &error);
-    if (!link->tls) {
-        say(why, redisSSLContextGetError(error));
-        return false;
-    }
-    if (redisInitiateSSLWithContext(&link->context->c, link->tls) == REDIS_OK)
+    if (tls && redisInitiateSSL(&link->context->c, tls) == REDIS_OK)
         return true;
-    say(why, link->context->c.errstr);
+    say(why, tls ? link->context->c.errstr : "TLS could not be set up");
+    SSL_free(tls);
     return false;
 }
 #else
