@@ -1,8 +1,11 @@
 """What the attack tests ask of a worker besides what peer_worker offers."""
 
+import threading
 import time
 
 import peer_worker
+
+stop = threading.Event()
 
 
 def measure(keys, size):
@@ -43,22 +46,28 @@ def sized(key, size):
     return {"size": len(found.value), "tier": found.tier}
 
 
-def ask_until(seconds, keys, pause=0.002):
-    """Ask for keys in turn: how often, and every error."""
-    end, asked, errors, slowest = time.monotonic() + seconds, 0, [], 0.0
-    while time.monotonic() < end:
-        key = keys[asked % len(keys)]
+def ask_until_told(prefix):
+    """Ask for new keys, one after the other, until `tell_to_stop`: how often, every error,
+    and the longest wait."""
+    stop.clear()
+    asked, errors, slowest = 0, [], 0.0
+    while not stop.is_set():
+        key = f"{prefix}-{asked // 2}"      # each twice: a load, a hit
         begun = time.monotonic()
         try:
-            got = peer_worker.value(key, 0, 0.0)
-            if not got.startswith(key.encode()):
+            got = peer_worker.value(key)
+            if not got.startswith(f"{key} by ".encode()):
                 errors.append(f"{key}: {got!r}")
         except Exception as e:
             errors.append(f"{key}: {type(e).__name__}: {e}")
         slowest = max(slowest, time.monotonic() - begun)
         asked += 1
-        time.sleep(pause)
+        time.sleep(0.002)
     return {"asked": asked, "errors": errors[:10], "slowest_s": slowest}
+
+
+def tell_to_stop():
+    stop.set()
 
 
 def forget(key):
@@ -77,5 +86,5 @@ def key_of(key, size=0):
 
 
 vars(peer_worker).update(
-    {f.__name__: f for f in (measure, owned, load_all, sized, ask_until, raw_key, key_of, forget)}
+    {f.__name__: f for f in (measure, owned, load_all, sized, ask_until_told, tell_to_stop, raw_key, key_of, forget)}
 )
