@@ -33,7 +33,7 @@ end()
     mounted=()
     if [ -n "${KEEP:-}" ]; then
         echo "left in $folder"
-    elif ! grep -q " $folder/" /proc/mounts; then
+    elif ! grep -qE " $folder[/ ]" /proc/mounts; then
         rm -rf "$folder"
     fi
 }
@@ -53,6 +53,8 @@ debootstrap --variant=minbase --include=ca-certificates "$suite" "$folder" \
     die "debootstrap failed"
 }
 rm -f "$folder.log"
+# `ip netns exec` wants / to be a mount
+attach --bind "$folder" "$folder"
 attach -t proc proc "$folder/proc"
 attach -t sysfs sysfs "$folder/sys"
 attach --bind /dev "$folder/dev"
