@@ -32,6 +32,7 @@
 #define DELETES_REMEMBERED_MAX 8u
 #define TALLY_KEYS_MAX 64u
 #define TALLY_NODES_MAX 128u
+#define TALLY_DIRECT_MEMBERS_MAX 4u
 #else
 #define SESSIONS_MAX 16384u             /* UDP replay windows */
 #define CONNECTIONS_MAX 4096u           /* inbound */
@@ -41,9 +42,9 @@
 #define DELETES_REMEMBERED_MAX 65536u
 #define TALLY_KEYS_MAX 65536u           /* at most three quarters of them only others' */
 #define TALLY_NODES_MAX 4096u           /* whose counts of one key are kept */
+#define TALLY_DIRECT_MEMBERS_MAX 64u    /* above, counts go through the key's owner (T2) */
 #endif
 #define TALLY_NAME_BYTES_MAX 255u
-#define TALLY_DIRECT_MEMBERS_MAX 64u    /* above, counts go through the key's owner (T2) */
 #define UNPROVEN_MS_MAX 2000u           /* to send a first head that verifies */
 #define QUEUED_BYTES_MAX (32u << 20)    /* waiting to be written, per connection */
 

@@ -30,6 +30,12 @@ int node_new(struct node **out, const struct node_config *config, uint64_t now_m
     list_init(&n->changes);
     prng_seed(&n->prng, config->seed);
     n->timeout_ms = config->serve.timeout_ms;
+    uint64_t node_id = config->node_id;
+    while (node_id == 0)
+        node_id = prng_next(&n->prng);
+    n->tallies = tallies_new(node_id, config->serve.hash_key);
+    if (!n->tallies)
+        goto failed;
     n->changed_ms = now_ms;
     n->serve = serve_new(&config->serve);
     if (!n->serve)
@@ -48,6 +54,7 @@ void node_free(struct node *n)
     if (!n)
         return;
     changes_free(n);
+    tallies_free(n->tallies);
     serve_free(n->serve);
     swim_free(n->swim);
     mem_free(n);
@@ -152,11 +159,12 @@ void node_set_view(struct node *n, struct view *v, uint64_t now_ms, struct effec
 {
     serve_set_view(n->serve, v, now_ms, fx);
     change_members(n, now_ms, fx);
+    tallies_members(n, now_ms);
 }
 
 /* ---- table pages ------------------------------------------------------------------------ */
 
-bool node_call_is_pull(uint64_t call_id) { return (call_id & CALL_OWNER_MASK) == CALL_PULL; }
+bool node_call_is_pull(uint64_t call_id) { return (call_id & CALL_KIND_MASK) == CALL_PULL; }
 
 void node_pull(struct node *n, const struct swim_effect *e, struct span payload,
                struct effects *fx)
@@ -246,4 +254,7 @@ void node_serve_tick(struct node *n, uint64_t now_ms, struct effects *fx)
     serve_tick(n->serve, now_ms, fx);
 }
 
-uint64_t node_serve_due_ms(const struct node *n) { return serve_due_ms(n->serve); }
+uint64_t node_serve_due_ms(const struct node *n)
+{
+    return min_u64(serve_due_ms(n->serve), tallies_due_ms(n->tallies));
+}

@@ -7,7 +7,8 @@
  *
  *   loop:  node_tick, node_datagram, node_proven, node_leave ... -> struct swim_out, and
  *          then, if news says so, node_view() -> under the lock node_set_view()
- *   lock:  node_frame, node_reply, node_closed, node_change, node_serve_tick -> struct effects
+ *   lock:  node_frame, node_reply, node_closed, node_change, node_serve_tick and all of
+ *          node_tally.h -> struct effects
  */
 #ifndef PEERAGE_NODE_H
 #define PEERAGE_NODE_H
@@ -22,6 +23,7 @@ struct node_config {
     struct serve_config serve;
     bool peers;                     /* false: the layer is off, there is no membership */
     uint64_t seed;                  /* for call, load and delete ids */
+    uint64_t node_id;               /* swim's; 0: one of `seed`, where there is no membership */
 };
 
 struct node;
@@ -57,7 +59,7 @@ void node_set_view(struct node *, struct view *, uint64_t now_ms, struct effects
 
 /* A verified frame from a connection (not HELLO or WELCOME), its value complete and
  * verified (borrowed, may be NULL). Unknown kinds are answered UNSUPPORTED (W8).
- * TABLE is not answered here but by node_table (loop). */
+ * TABLE is not answered here but by node_table (loop), TALLY by node_tally_frame. */
 void node_frame(struct node *, uint64_t conn_id, const struct message *, struct blob *value,
                 uint64_t now_ms, struct effects *);
 /* loop: answer a TABLE request with its pages. */
@@ -89,7 +91,8 @@ struct node_report {
 };
 bool node_report_read(struct span, struct node_report *out);
 
-/* Deadlines of flights, calls and deletes. */
+/* Deadlines of flights, calls and deletes; the next round of tallies is among the due
+ * (node_tally_tick). */
 void node_serve_tick(struct node *, uint64_t now_ms, struct effects *);
 uint64_t node_serve_due_ms(const struct node *);
 

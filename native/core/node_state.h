@@ -1,4 +1,4 @@
-/* What node.c and node_change.c share. Only they include it. */
+/* What node.c, node_change.c and node_tally.c share. Only they include it. */
 #ifndef PEERAGE_NODE_STATE_H
 #define PEERAGE_NODE_STATE_H
 
@@ -8,7 +8,9 @@
 /* Whose call it is stands in the top bits of its id; serve's own have them clear. */
 #define CALL_CHANGE (UINT64_C(1) << 63)
 #define CALL_PULL (UINT64_C(3) << 62)
+#define CALL_TALLY (UINT64_C(7) << 61)
 #define CALL_OWNER_MASK (UINT64_C(3) << 62)
+#define CALL_KIND_MASK (UINT64_C(7) << 61)      /* what tells a pull from a tally */
 
 struct node {
     struct swim *swim;              /* loop; NULL: the layer is off */
@@ -19,6 +21,7 @@ struct node {
     struct prng prng;               /* lock */
     uint64_t change_count;          /* lock */
     struct list changes;            /* lock: deletes and sets under way */
+    struct tallies *tallies;        /* lock */
 };
 
 /* node_change.c; lock */
@@ -31,5 +34,11 @@ void change_reply(struct node *, uint64_t call_id, const struct message *, struc
 void change_members(struct node *, uint64_t now_ms, struct effects *);
 void change_conn_closed(struct node *, uint64_t conn_id);
 void changes_free(struct node *);
+
+/* node_tally.c; lock */
+struct tallies *tallies_new(uint64_t node_id, const uint8_t hash_key[16]);  /* NULL: no memory */
+void tallies_free(struct tallies *);
+void tallies_members(struct node *, uint64_t now_ms);
+uint64_t tallies_due_ms(const struct tallies *);
 
 #endif

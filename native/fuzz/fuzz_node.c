@@ -8,8 +8,10 @@
 
 #include "core/mem.h"
 #include "core/node.h"
+#include "core/node_tally.h"
 
 #define CONNS 4u
+#define WALL_MS 1700000000000u
 #define PEERS 4u            /* the node itself is the first */
 #define HELD_MAX 32u
 #define CALLS_MAX 64u
@@ -171,7 +173,9 @@ static void frame(struct world *w, uint64_t conn_id)
     struct message m = pick_message(w);
     struct blob *value = pick_value(w, &m);
 
-    if (m.kind != MESSAGE_TABLE)    /* the loop's (node_table) */
+    if (m.kind == MESSAGE_TALLY)
+        node_tally_frame(w->node, conn_id, &m, value, WALL_MS + w->now_ms, &w->fx);
+    else if (m.kind != MESSAGE_TABLE)       /* the loop's (node_table) */
         node_frame(w->node, conn_id, &m, value, w->now_ms, &w->fx);
     blob_unref(value);
 }
@@ -188,7 +192,11 @@ static void reply(struct world *w, bool lost)
 
     if (lost || (!interim && !(m.flags & MESSAGE_MORE)))
         w->calls[i] = w->calls[--w->call_count];
-    node_reply(w->node, id, lost ? NULL : &m, value, w->now_ms, &w->fx);
+    if (node_call_is_tally(id))
+        node_tally_reply(w->node, id, lost ? NULL : &m, value, w->now_ms, WALL_MS + w->now_ms,
+                         &w->fx);
+    else
+        node_reply(w->node, id, lost ? NULL : &m, value, w->now_ms, &w->fx);
     blob_unref(value);
 }
 
@@ -223,6 +231,15 @@ static void see(struct world *w)
     }
     view_finish(v);
     node_set_view(w->node, v, w->now_ms, &w->fx);
+}
+
+static void tally(struct world *w)
+{
+    struct tally_name n = {span_text("hits"), span_text(keys[take_u8(&w->in) % 4]), 60000};
+    uint64_t total;
+    bool added;
+
+    node_tally_add(w->node, &n, take_u8(&w->in), UINT64_MAX, WALL_MS + w->now_ms, &total, &added);
 }
 
 static void take_load(struct world *w)
@@ -376,6 +393,7 @@ static void step(struct world *w)
     case 8:
         w->now_ms += (uint64_t)take_u8(&w->in) * 40;
         node_serve_tick(w->node, w->now_ms, &w->fx);
+        node_tally_tick(w->node, w->now_ms, WALL_MS + w->now_ms, &w->fx);
         break;
     case 9:
         see(w);
@@ -395,6 +413,8 @@ static void step(struct world *w)
     case 14:
         if (what == 0xfe)
             serve_drop_all(node_serve(w->node));
+        else if (what == 0xee)
+            tally(w);
         else
             change(w);
         break;

@@ -64,7 +64,7 @@ struct tally_of {
 struct station {
     struct node *node;
     struct addr addr;
-    uint64_t node_id;
+    uint64_t node_id, started_ms;
     bool dead, silent, stuck;
     struct event *held;             /* what came while it was silent */
     size_t held_count;
@@ -162,19 +162,23 @@ static void make_node(struct fleet *f, unsigned i)
             .heir = f->config.heir,
         },
         .seed = prng_next(&f->prng),
+        .node_id = ++f->last_node_id,
     };
 
     memset(at, 0, sizeof *at);
     addr_parse("10.0.0.1", &at->addr);
     at->addr.ip[15] = (uint8_t)(1 + i);
     at->addr.port = 7946;
-    at->node_id = ++f->last_node_id;
+    at->node_id = f->last_node_id;
+    at->started_ms = f->now_ms;
     if (node_new(&at->node, &config, f->now_ms) != 0)
         abort();
     serve_register(node_serve(at->node), span_text("registered"), false);
 }
 
 uint64_t fleet_now_ms(const struct fleet *f) { return f->now_ms; }
+uint64_t fleet_wall_ms(const struct fleet *f) { return f->now_ms + FLEET_WALL_MS; }
+struct node *fleet_node(struct fleet *f, unsigned i) { return f->stations[i].node; }
 
 static void apply(struct fleet *f, unsigned i, struct effects *fx);
 
@@ -197,6 +201,7 @@ static void hand_view(struct fleet *f, unsigned i, uint32_t members, uint32_t wa
             v->members[v->count++] = (struct view_member){
                 .addr = f->stations[j].addr,
                 .node_id = f->stations[j].node_id,
+                .started_ms = f->stations[j].started_ms,
                 .hash = serve_member_hash(serve_of(f, i), &scored->addr),
                 .self = i == j,
                 .coordinates = true,
@@ -726,7 +731,11 @@ static void reply(struct fleet *f, struct event *e, bool closed, struct effects 
         return;
     if (!m || (m->kind != MESSAGE_ACCEPTED && m->kind != MESSAGE_WORKING))
         c->closed = true;
-    node_reply(f->stations[c->from].node, c->call_id, m, e->frame.value, f->now_ms, fx);
+    struct node *n = f->stations[c->from].node;
+    if (node_call_is_tally(c->call_id))
+        node_tally_reply(n, c->call_id, m, e->frame.value, f->now_ms, fleet_wall_ms(f), fx);
+    else
+        node_reply(n, c->call_id, m, e->frame.value, f->now_ms, fx);
 }
 
 static void deadline(struct fleet *f, struct event *e, struct effects *fx)
@@ -804,7 +813,11 @@ static void happen(struct fleet *f, struct event *e)
     effects_init(&fx);
     switch (e->kind) {
     case EVENT_REQUEST:
-        node_frame(at->node, e->conn, &e->frame.message, e->frame.value, f->now_ms, &fx);
+        if (e->frame.message.kind == MESSAGE_TALLY)
+            node_tally_frame(at->node, e->conn, &e->frame.message, e->frame.value,
+                             fleet_wall_ms(f), &fx);
+        else
+            node_frame(at->node, e->conn, &e->frame.message, e->frame.value, f->now_ms, &fx);
         break;
     case EVENT_REPLY:
         reply(f, e, false, &fx);
@@ -843,6 +856,7 @@ void fleet_run(struct fleet *f, uint32_t ms)
                 continue;
             effects_init(&fx);
             node_serve_tick(f->stations[i].node, f->now_ms, &fx);
+            node_tally_tick(f->stations[i].node, f->now_ms, fleet_wall_ms(f), &fx);
             apply(f, i, &fx);
             effects_deinit(&fx);
         }

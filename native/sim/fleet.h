@@ -10,8 +10,10 @@
 #include <stdint.h>
 
 #include "core/node.h"
+#include "core/node_tally.h"
 
 #define FLEET_NODES_MAX 16u
+#define FLEET_WALL_MS 1700000000000u        /* the wall's clock is so far ahead of now */
 
 struct fleet_config {
     unsigned nodes;
@@ -43,6 +45,8 @@ struct fleet *fleet_new(const struct fleet_config *);
 void fleet_free(struct fleet *);
 
 uint64_t fleet_now_ms(const struct fleet *);
+uint64_t fleet_wall_ms(const struct fleet *);
+struct node *fleet_node(struct fleet *, unsigned i);
 void fleet_run(struct fleet *, uint32_t ms);
 
 /* Hand node i a view: bit j of `members` for node j, bit j of `warming` likewise. */
