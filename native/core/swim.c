@@ -413,15 +413,12 @@ static void sweep_tombstones(struct swim *s, uint64_t now_ms)
     if (t->count == t->order_count + 1)
         return;
     for (uint32_t i = members_from(t, 1); i != MEMBER_NONE; i = members_from(t, i + 1)) {
-        struct member *m = members_at(t, i);
+        const struct member *m = members_at(t, i);
         uint64_t most_s = (m->flags & SWIM_OBSERVER ? OBSERVER_TOMBSTONE_MS : s->p.tombstone_ms)
             / 1000;
         if (member_is_live(m) || stamp(now_ms) - m->since_s < most_s)
             continue;
-        gossip_drop(&s->gossip, t, i);
-        if (s->probe.target == i)
-            s->probe.active = false;
-        members_remove(t, i);
+        swim_forget(s, i);
     }
 }
 

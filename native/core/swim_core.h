@@ -22,6 +22,7 @@
 #define TABLE_NEWS_MAX 40u          /* of a table, passed on: a datagram's worth */
 #define BACKLOG_MIN 100u            /* news queued, three datagrams' worth: gossip is behind */
 #define WITNESSES_WANTED 8u         /* members that look for themselves, of all */
+#define EVICT_S_MIN 60u             /* the table full: tombstones this old may go */
 #define NEWS_S_MAX 10u              /* a death this old is hearsay */
 #define SWEEP_EVERY_MS 10000u
 #define LEAVE_TOLD_MAX 64u
@@ -171,6 +172,7 @@ void swim_reckon(struct swim *, uint64_t now_ms);
 void swim_merge(struct swim *, uint64_t now_ms, uint64_t wall_ms, const struct update *,
                 struct heard *, struct swim_out *);
 void swim_accuse(struct swim *, uint64_t now_ms, uint32_t i, struct swim_out *);
+void swim_forget(struct swim *, uint32_t i);     /* a tombstone that has had its time */
 void swim_bury(struct swim *, uint64_t now_ms, uint32_t i, struct swim_out *);
 void swim_renew(struct swim *, uint8_t flags, struct swim_out *);   /* our flags, new version */
 void swim_set_phase(struct swim *, enum swim_phase, struct swim_out *);

@@ -68,7 +68,7 @@ int members_add(struct members *, const struct addr *, const struct standing *,
  * forward; back to alive only under a newer one. Never fails. */
 void members_become(struct members *, uint32_t i, const struct standing *, struct prng *);
 
-/* Forget a record; it must be in no queue, and not live. */
+/* Forget a record; it must be in no queue, and not live. Its index is used again. */
 void members_remove(struct members *, uint32_t i);
 
 /* Whom to probe next: round robin over a shuffled order, so that a member is

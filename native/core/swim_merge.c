@@ -14,6 +14,7 @@
  * refutes. Its accuser is set down as its own host: however many hold the
  * tombstone, they are no independent witnesses.
  */
+#include "err.h"
 #include "swim_core.h"
 
 void swim_set_phase(struct swim *s, enum swim_phase phase, struct swim_out *out)
@@ -234,6 +235,36 @@ static void hear_accusation(struct swim *s, uint64_t now_ms, uint32_t i, const s
         members_probe_soon(&s->members, i);
 }
 
+void swim_forget(struct swim *s, uint32_t i)
+{
+    gossip_drop(&s->gossip, &s->members, i);
+    if (s->probe.target == i)
+        s->probe.active = false;
+    members_remove(&s->members, i);
+}
+
+/* Where containers get a new address at every start, tombstones fill the table
+ * long before they expire. The living need the room: the oldest goes, of those
+ * who left before those who died, because they don't come back. */
+static bool make_room(struct swim *s, uint64_t now_ms)
+{
+    const struct members *t = &s->members;
+    uint32_t oldest = MEMBER_NONE;
+    for (uint32_t i = members_from(t, 1); i != MEMBER_NONE; i = members_from(t, i + 1)) {
+        const struct member *m = members_at(t, i), *best = members_at(t, oldest == MEMBER_NONE
+                                                                             ? i : oldest);
+        if (member_is_live(m) || stamp(now_ms) - m->since_s < EVICT_S_MIN)
+            continue;
+        if (oldest == MEMBER_NONE || m->state > best->state
+            || (m->state == best->state && m->since_s < best->since_s))
+            oldest = i;
+    }
+    if (oldest == MEMBER_NONE)
+        return false;
+    swim_forget(s, oldest);
+    return true;
+}
+
 static void hear_of_stranger(struct swim *s, uint64_t now_ms, const struct update *u,
                              struct heard *from, struct swim_out *out)
 {
@@ -251,6 +282,8 @@ static void hear_of_stranger(struct swim *s, uint64_t now_ms, const struct updat
         st.state = SWIM_ALIVE;
     }
     int rc = members_add(&s->members, &u->addr, &st, &s->prng, &i);
+    if (rc == ERR_FULL && st.state == SWIM_ALIVE && make_room(s, now_ms))
+        rc = members_add(&s->members, &u->addr, &st, &s->prng, &i);
     if (rc < 0) {
         swim_log(out, SWIM_LOG_TABLE_FULL, &u->addr, st.node_id, 0, s->members.count);
         return;

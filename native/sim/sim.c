@@ -6,6 +6,19 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+/* What TCP would do, without its packets: reach, or not, in some round trips; a
+ * lost packet costs a retransmission. */
+struct sim_tcp {
+    struct addr addr;
+    uint64_t id;
+    uint32_t peer, peer_life;
+    bool reached;
+    size_t bytes;
+    uint8_t *pages;         /* length-prefixed, u32 native each */
+    size_t pages_bytes;
+    uint8_t request[SWIM_PULL_BYTES_MAX];
+};
+
 static void *need(void *p)
 {
     if (p == NULL)
@@ -118,8 +131,10 @@ void sim_deinit(struct sim *sim)
         drop_inbox(&sim->nodes[k]);
     }
     for (size_t k = 0; k < sim->heap_count; k++) {
-        if (sim->heap[k].kind != SIM_CALL)
-            free(sim->heap[k].what);
+        struct sim_tcp *t = sim->heap[k].what;
+        if (sim->heap[k].kind == SIM_PULL_ANSWERED)
+            free(t->pages);
+        free(t);
     }
     free(sim->nodes);
     free(sim->heap);
@@ -214,19 +229,6 @@ static void send_packet(struct sim *sim, uint32_t from, const struct swim_effect
         push(sim, at_us, SIM_DELIVER, SIM_NOBODY, p);
     }
 }
-
-/* What TCP would do, without its packets: reach, or not, in some round trips; a
- * lost packet costs a retransmission. */
-struct sim_tcp {
-    struct addr addr;
-    uint64_t id;
-    uint32_t peer, peer_life;
-    bool reached;
-    size_t bytes;
-    uint8_t *pages;         /* length-prefixed, u32 native each */
-    size_t pages_bytes;
-    uint8_t request[SWIM_PULL_BYTES_MAX];
-};
 
 static uint64_t round_trip_us(struct sim *sim, uint32_t a, uint32_t b)
 {
@@ -622,27 +624,9 @@ static void run_event(struct sim *sim, struct sim_event *e)
         free(t->pages);
         free(t);
         break;
-    default: {
-        struct sim_call_event {
-            sim_call *call;
-            void *ctx;
-        } *c = e->what;
-        c->call(sim, c->ctx);
-        free(c);
-        break;
+    default:
+        assert(false);
     }
-    }
-}
-
-void sim_at(struct sim *sim, uint64_t in_ms, sim_call *call, void *ctx)
-{
-    struct sim_call_event {
-        sim_call *call;
-        void *ctx;
-    } *c = need(malloc(sizeof *c));
-    c->call = call;
-    c->ctx = ctx;
-    push(sim, sim->now_us + in_ms * 1000, SIM_CALL, SIM_NOBODY, c);
 }
 
 bool sim_step(struct sim *sim)

@@ -58,7 +58,6 @@ struct sim_node {
     bool excused;                       /* stalled or cut: its death is no false one */
     bool left;
     bool self_dead, conflict;           /* news it had, until a test clears it */
-    uint64_t sent_max;                  /* of one call: for the checks */
     struct swim_stats last;             /* at the end of its last life */
 };
 
@@ -67,7 +66,7 @@ struct sim_pair {                       /* a one-way cut */
 };
 
 enum sim_event_kind { SIM_TICK, SIM_DELIVER, SIM_PROVEN, SIM_PULL_ASKED, SIM_PULL_ANSWERED,
-                      SIM_WAKE, SIM_CALL };
+                      SIM_WAKE };
 
 struct sim_event {
     uint64_t at_us, order;
@@ -89,7 +88,6 @@ struct sim;
 
 /* Told of every log effect; for scenarios that measure. */
 typedef void sim_watch(struct sim *, uint32_t node, const struct swim_effect *, void *ctx);
-typedef void sim_call(struct sim *, void *ctx);
 
 struct sim {
     uint64_t seed;
@@ -142,7 +140,6 @@ void sim_converge(struct sim *);
 
 void sim_run(struct sim *, uint64_t for_ms);        /* stops early at a failed check */
 bool sim_step(struct sim *);                        /* one event; false: none left, or failed */
-void sim_at(struct sim *, uint64_t in_ms, sim_call *, void *ctx);
 
 bool sim_is_up(const struct sim *, uint32_t node);
 uint64_t sim_now_ms(const struct sim *);
@@ -154,7 +151,7 @@ bool sim_run_until_agreed(struct sim *, uint64_t most_ms, uint64_t *took_ms);
 /* Why not, in one line. */
 void sim_disagreement(const struct sim *, char *out, size_t bytes);
 
-/* Sum of what all nodes counted since the last call of sim_stats_mark(). */
+/* What a node counts; of one that is down, what it had counted at its end. */
 void sim_node_stats(const struct sim *, uint32_t node, struct swim_stats *);
 
 void sim_fail(struct sim *, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -361,6 +361,8 @@ static void a_starting_node_raises_its_start(void **state)
     assert_true(swim_self(d.swim)->node_id == 1);
     assert_true(logged(&d, SWIM_LOG_STARTED_RAISED));
     assert_int_equal(count_sent(&d, MESSAGE_JOIN), 1);
+    /* It may not slip in by gossip: whoever hears it shall prove it both ways. */
+    assert_int_equal(count_sent(&d, MESSAGE_GOSSIP), 0);
     close_desk(&d);
 }
 
@@ -750,6 +752,23 @@ static void only_the_targets_ack_counts(void **state)
     close_desk(&d);
 }
 
+/* Whoever hears of a suspicion looks for itself next, in a small cluster everybody:
+ * so witnesses come without waiting for their order. Not for a contested one. */
+static void witnesses_look_for_themselves(void **state)
+{
+    (void)state;
+    for (uint32_t k = 3; k <= 8; k++) {
+        struct desk d;
+        const struct swim_effect *to;
+        with_members(&d, 8);
+        gossip(&d, 2, about(k, SWIM_SUSPECT, 1));
+        while (!sent(&d, MESSAGE_PING, 0, NULL, &to))
+            pass(&d, 1);
+        assert_int_equal(to->addr.ip[15], k);
+        close_desk(&d);
+    }
+}
+
 /* Hints from TCP move a member to the front, and greet who sits in its place. */
 static void hints(void **state)
 {
@@ -1051,6 +1070,63 @@ static void a_pull_mends_both_sides(void **state)
     close_desk(&b);
 }
 
+/* A page in which we ourselves are missing means that whoever made it has not let
+ * us in: that is asked for, not gossiped. */
+static void who_is_missing_asks_to_be_let_in(void **state)
+{
+    struct desk a, b;
+    struct addr peer = host(2);
+    const struct swim_effect *to;
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        with_members(&a, 5);                /* it lives at our very address, as 1 */
+        struct swim_config c = config();
+        c.self = host(7);
+        c.node_id = 107;
+        c.started_ms = WALL + 7;
+        open_with(&b, &c);
+        pass(&b, 2500);
+        gossip(&b, 2, about(2, SWIM_ALIVE, 1));
+        if (known)
+            gossip(&a, 7, about(7, SWIM_ALIVE, 1));
+        forget(&b);
+        swim_pull_start(b.swim, b.now_ms, &peer, 102, &b.out);
+        pull(&a, &b, SPAN_NONE, SWIM_PAGE_BYTES);
+        assert_int_equal(count_sent(&b, MESSAGE_JOIN), !known);
+        if (!known) {
+            assert_true(sent(&b, MESSAGE_JOIN, 0, NULL, &to));
+            assert_true(addr_equal(&to->addr, &peer));
+        }
+        close_desk(&a);
+        close_desk(&b);
+    }
+}
+
+/* Pulls that mend nothing get rarer: two nodes whose lists of networks differ
+ * never agree. */
+static void pulls_in_vain_get_rarer(void **state)
+{
+    struct desk d;
+    (void)state;
+    with_members(&d, 2);
+    size_t pulls = 0;
+    for (int k = 0; k < 4 * 600; k++) {
+        struct message ping;
+        for (size_t n = 0; sent(&d, MESSAGE_PING, n, &ping, NULL); n++) {
+            struct message ack = {.kind = MESSAGE_ACK, .sequence = ping.sequence, .digest = 1};
+            hear(&d, 2, ack, NULL, 0);
+        }
+        if (count_effects(&d, SWIM_PULL) > 0) {
+            pulls++;
+            swim_pulled(d.swim, d.now_ms, true, &d.out);
+        }
+        forget(&d);
+        pass(&d, 250);
+    }
+    assert_in_range(pulls, 8, 16);          /* in ten minutes, not three hundred */
+    close_desk(&d);
+}
+
 /* Digests that differ are pulled after two seconds, not before. */
 static void lasting_mismatches_are_pulled(void **state)
 {
@@ -1069,6 +1145,37 @@ static void lasting_mismatches_are_pulled(void **state)
     hear(&d, 2, (struct message){.kind = MESSAGE_PING, .live = 9, .digest = 12345}, NULL, 0);
     assert_int_equal(count_effects(&d, SWIM_PULL), 1);      /* one at a time */
     close_desk(&d);
+}
+
+/* A table full of tombstones takes in who lives; one full of the living refuses,
+ * says so, and loses nobody. */
+static void a_full_table(void **state)
+{
+    (void)state;
+    for (int living = 0; living < 2; living++) {
+        struct desk d;
+        struct swim_from from = {.source = host(2), .node_id = 102};
+        struct message m = {.kind = MESSAGE_GOSSIP, .sender = host(2)};
+        with_members(&d, 2);
+        for (uint32_t k = 0; k < MEMBERS_MAX; k++) {
+            uint8_t bytes[ROOM];
+            struct writer w = writer_of(bytes, sizeof bytes);
+            struct update u = about(3, living ? SWIM_ALIVE : SWIM_LEFT, 1);
+            u.addr.port = (uint16_t)(20000 + k);
+            u.age_s = living ? 0 : 1000 - k % 500;
+            message_put(&w, &m);
+            update_put(&w, &u);
+            swim_receive(d.swim, d.now_ms, WALL, &from, span_of(bytes, writer_bytes(&w)), &d.out);
+            forget(&d);
+        }
+        assert_int_equal(d.swim->members.count, MEMBERS_MAX);
+        gossip(&d, 2, about(9, SWIM_ALIVE, 1));
+        assert_int_equal(state_of(&d, 9), living ? 255 : SWIM_ALIVE);
+        assert_int_equal(logged(&d, SWIM_LOG_TABLE_FULL), living);
+        assert_int_equal(state_of(&d, 2), SWIM_ALIVE);
+        assert_int_equal(d.swim->members.count, MEMBERS_MAX);
+        close_desk(&d);
+    }
 }
 
 /* --- Hostile and hard times --------------------------------------------- */
@@ -1174,6 +1281,7 @@ int main(void)
         cmocka_unit_test(lateness_buries_nobody),
         cmocka_unit_test(helping),
         cmocka_unit_test(only_the_targets_ack_counts),
+        cmocka_unit_test(witnesses_look_for_themselves),
         cmocka_unit_test(hints),
         cmocka_unit_test(looking_then_warming),
         cmocka_unit_test(a_table_ends_the_looking),
@@ -1185,6 +1293,9 @@ int main(void)
         cmocka_unit_test(pages_carry_the_table),
         cmocka_unit_test(a_pull_mends_both_sides),
         cmocka_unit_test(lasting_mismatches_are_pulled),
+        cmocka_unit_test(who_is_missing_asks_to_be_let_in),
+        cmocka_unit_test(pulls_in_vain_get_rarer),
+        cmocka_unit_test(a_full_table),
         cmocka_unit_test(hostile_bytes),
         cmocka_unit_test(out_of_memory),
     };
