@@ -46,7 +46,7 @@ struct asking {
 
 enum woken { WOKEN_READY, WOKEN_LATE, WOKEN_GIVE_UP };
 
-/* ---- waiting ---------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------- */
 
 /* Poll the port's bell, and the connection if there is one, until due_ms. GIVE_UP: *error
  * is the reason. */
@@ -83,7 +83,7 @@ static void give_up(struct asking *a, int error)
     exchange_trouble(a->out, error);
 }
 
-/* ---- as one who waits ------------------------------------------------------------------- */
+/* ---- as one who waits ------------------------------------------------------------------ */
 
 /* Without a loop thread the flights' deadlines are ours to look after (turn_begin does). */
 static uint64_t flights_due(struct peerage *p)
@@ -127,7 +127,7 @@ static bool await(struct asking *a)
     }
 }
 
-/* ---- as one who asks ---------------------------------------------------------------------- */
+/* ---- as one who asks ------------------------------------------------------------------- */
 
 /* The connection with the request on it: given back when the answer is complete, else
  * closed, which the other side takes as our leaving. */
@@ -500,7 +500,7 @@ static bool lead(struct asking *a, const struct query_rank *ranks, unsigned coun
     return filled || (await_it && await(a));
 }
 
-/* ---- the whole ---------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------- */
 
 /* Under the lock; may let go of it for a new port. */
 static bool get_port(struct asking *a, struct turn *t)
@@ -593,7 +593,7 @@ void ask_drive(peerage *p, const struct peerage_ask *in, struct peerage_answer *
     drop_port(&a);
 }
 
-/* ---- sets and deletes ------------------------------------------------------------------------ */
+/* ---- sets and deletes ------------------------------------------------------------------ */
 
 int ask_change(peerage *p, const struct peerage_ask *name, const struct peerage_item *item,
                int by_channel, struct peerage_report *report)

@@ -15,7 +15,7 @@
 #define SWEEP_EVERY_MS 1000u
 #define SLEEP_MS_MAX 10000u
 
-/* ---- what core wants sent --------------------------------------------------------------- */
+/* ---- what core wants sent -------------------------------------------------------------- */
 
 void loop_carry(struct loop *loop, struct effects *effects)
 {
@@ -30,7 +30,7 @@ void loop_carry(struct loop *loop, struct effects *effects)
     }
 }
 
-/* ---- what membership wants ---------------------------------------------------------------- */
+/* ---- what membership wants ------------------------------------------------------------- */
 
 static void log_effect(struct loop *loop, const struct swim_effect *e)
 {
@@ -291,7 +291,7 @@ void loop_news(struct loop *loop)
     }
 }
 
-/* ---- hints from threads ----------------------------------------------------------------------- */
+/* ---- hints from threads ---------------------------------------------------------------- */
 
 struct hint {
     struct mail mail;
@@ -331,7 +331,7 @@ void loop_hint_silent(struct peerage *p, const struct addr *a)
     loop_hint_replaced(p, a, 0);
 }
 
-/* ---- turning ---------------------------------------------------------------------------------- */
+/* ---- turning --------------------------------------------------------------------------- */
 
 void loop_letters(struct ev_loop *ev, ev_async *async, int events)
 {

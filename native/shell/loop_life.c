@@ -28,7 +28,7 @@ static int system_line(char line[PEERAGE_LINE_MAX], const char *what)
     return ERR_SYSTEM;
 }
 
-/* ---- sockets --------------------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------------- */
 
 static int bind_sockets(struct peerage *p, struct loop *loop, int *udp, int *tcp, uint16_t *port,
                         char line[PEERAGE_LINE_MAX])
@@ -60,7 +60,7 @@ void loop_close_sockets(struct loop *loop)
     server_deinit(&loop->server, loop);
 }
 
-/* ---- membership -------------------------------------------------------------------------------- */
+/* ---- membership ------------------------------------------------------------------------ */
 
 static int join(struct loop *loop)
 {
@@ -157,7 +157,7 @@ void loop_try_range(struct loop *loop, uint64_t now_ms)
                addr_format(&p->self, text));
 }
 
-/* ---- start --------------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------- */
 
 static void *run(void *argument)
 {
@@ -295,7 +295,7 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
     return rc;
 }
 
-/* ---- end ------------------------------------------------------------------------------------------- */
+/* ---- end ------------------------------------------------------------------------------- */
 
 struct order {
     struct mail mail;

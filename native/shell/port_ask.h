@@ -3,6 +3,7 @@
  * O13). Everything here but port_ask_deliver's lists belongs to the event loop's thread.
  *
  *   port_ask.c    questions: from the ask to the last event
+ *   port_run.c    the port's turns, its making and its end
  *   port_conn.c   connections: dialling, frames, writing, breaking
  */
 #ifndef PEERAGE_SHELL_PORT_ASK_H
@@ -92,6 +93,23 @@ struct peerage_port {
 
 /* The last reference has gone (port_unref). */
 void port_ask_free(struct port *);
+
+/* port_ask.c, for port_run.c. */
+struct turn;
+void port_turn_begin(struct peerage_port *, struct turn *);  /* on this port's thread */
+void port_question_free(struct port_question *);
+/* Its last event, taking what the answer holds; or an error instead. */
+void port_question_end(struct port_question *, struct answer *, int error);
+void port_question_trouble(struct port_question *, int error);
+/* The leave to load, as an event; under the lock. False: out of memory. */
+bool port_question_say_load(struct port_question *, uint64_t load_id);
+/* Its waiter came back with nothing: the load was lost, or the members changed. */
+void port_question_ask_again(struct port_question *);
+/* Its asker gives up; its query goes on while somebody else waits for what it asks. */
+void port_question_leave(struct port_question *);
+/* Loads offered to this token and not yet told are given back. */
+void port_take_back_loads(struct peerage_port *, const void *token);
+bool ready_is_end(const struct ready *);    /* the one in a question, not on the heap */
 
 /* port_ask.c, for port_conn.c: go on with a query after a step. */
 void port_question_step(struct port_question *, enum query_step);

@@ -564,8 +564,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_load_that_asks_for_its_own_key_is_told),
         cmocka_unit_test(set_and_delete_say_who_acknowledged),
         cmocka_unit_test(patience_ends_by_itself),
-        cmocka_unit_test(an_allocation_that_fails_hangs_nobody),
         cmocka_unit_test(a_signal_reaches_a_waiting_thread),
+        cmocka_unit_test(an_allocation_that_fails_hangs_nobody),
     };
 
     nodes_child_main(argc, argv);
