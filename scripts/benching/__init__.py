@@ -1,0 +1,1 @@
+"""The rows of scripts/bench.py, by what they measure."""

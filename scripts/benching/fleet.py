@@ -1,0 +1,244 @@
+"""Rows about loads, memory, idleness and growth."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from . import rivals
+from .measure import Row, Size, best_of, cpu_us, private_dirty, row_of, tight, time_calls, time_tight
+from .nodes import MADE, Pair, Process, settings
+
+
+def load_overhead(size: Size) -> Iterator[Row]:
+    """What the layer adds to a load that takes no time itself: asked from another node, run
+    by a Python thread of the owner. Beside it what an application does with Redis: take the
+    lease, load, set the value, get it."""
+    asked = size.calls(300, 20)
+    fresh = itertools.count()
+    with contextlib.ExitStack() as stack:
+        pair = Pair(1024, 8)
+        stack.callback(pair.close)
+        server = rivals.Redis()
+        stack.callback(server.close)
+
+        def leased(client) -> Callable[[str], bytes]:
+            def load(key: str) -> bytes:
+                client.set("lease:" + key, "me", nx=True, px=10000)
+                client.set(key, MADE, px=3600_000)
+                return client.get(key)
+
+            return load
+
+        def loaded(key: str) -> bytes:
+            return pair.made(key)
+
+        keys = pair.unseen(asked * (size.rounds + 1), "load")
+        unseen = iter([keys[n : n + asked] for n in range(0, len(keys), asked)])
+
+        def others() -> list[str]:
+            turn = next(fresh)
+            return [f"{turn}-{n}" for n in range(asked)]
+
+        timed = time_calls({
+            "ours": (loaded, lambda: next(unseen)),
+            "redis-py": (leased(server.client(False)), others),
+            "redis-py TLS": (leased(server.client(True)), others),
+        }, size)  # fmt: skip
+        loads = pair.peers.stats()["hits_owner"]
+        note = "" if loads == 0 else f"{loads} were there already"
+    yield row_of("load_overhead", "us", timed, "redis-py", 0.4, note)
+
+
+# -- what is kept under pressure ---------------------------------------------------------------
+
+
+def _traces(size: Size) -> dict[str, list[int]]:
+    """Keys asked for, one after another; the stores hold CAPACITY of them."""
+    n, rng = size.calls(400_000, 20_000), random.Random(7)
+    population = 50_000
+    weights = list(itertools.accumulate(1 / rank**0.9 for rank in range(1, population + 1)))
+    zipf = rng.choices(range(population), cum_weights=weights, k=n)
+    scan = []       # popular keys, and every so often a run over keys nobody asks for again
+    once = itertools.count(population)
+    for start in range(0, n, 20_000):
+        scan += zipf[start : start + 12_000] + [next(once) for _ in range(8_000)]
+    loop = [turn % (CAPACITY * 3 // 2) for turn in range(n)]
+    return {"zipf": zipf, "scan": scan, "loop": loop}
+
+
+CAPACITY = 2000
+ENTRY = 4096        # so large that what a cache keeps beside the value hardly matters
+
+
+def _hits(get: Callable, put: Callable, trace: list[int], value: bytes) -> float:
+    found = 0
+    for number in trace:
+        key = f"k{number}"
+        if get(key) is None:
+            put(key, value)
+        else:
+            found += 1
+    return 100 * found / len(trace)
+
+
+def hit_ratio(size: Size) -> Iterator[Row]:
+    """Per cent of hits, at equal bytes: ours pays for keys and bookkeeping out of them, the
+    others are given as many values as the bytes hold without."""
+    import cachebox
+    import peerage
+    import theine
+
+    value = bytes(ENTRY)
+    for name, trace in _traces(size).items():
+        peers = peerage.Peers(enable_peers=False, cache_bytes=CAPACITY * ENTRY)
+        ours = peers.cache("trace", ttl=3600)
+        lru: OrderedDict[str, bytes] = OrderedDict()
+
+        def touch(key: str, lru=lru):
+            if key not in lru:
+                return None
+            lru.move_to_end(key)
+            return lru[key]
+
+        def keep(key: str, kept: bytes, lru=lru) -> None:
+            lru[key] = kept
+            if len(lru) > CAPACITY:
+                lru.popitem(last=False)
+
+        tiny, box = theine.Cache(CAPACITY), cachebox.LFUCache(CAPACITY)
+        others = {
+            "LRU": _hits(touch, keep, trace, value),
+            "W-TinyLFU (theine)": _hits(lambda k, t=tiny: t.get(k)[0], tiny.set, trace, value),
+            "LFU (cachebox)": _hits(box.get, box.insert, trace, value),
+        }
+        if hasattr(tiny, "close"):
+            tiny.close()
+        row = Row(f"hit_ratio_{name}", "% hits", _hits(ours.get, ours.set, trace, value), others,
+                  max(("LRU", "W-TinyLFU (theine)"), key=lambda who, o=others: o[who]))  # fmt: skip
+        # Here more is better: the ratio is of the misses.
+        best = others[row.against]
+        row.ratio_is = (100 - row.ours) / (100 - best)
+        row.goal = (100 - best + 1) / (100 - best)
+        row.note = f"{row.ours - best:+.2f} points; the ratio is of misses"
+        yield row
+
+
+# -- memory -------------------------------------------------------------------------------------
+
+
+def _filled(what: str, entries: int, pipe) -> None:
+    """In a process of its own: what so many entries add to the memory that is its alone."""
+    import cachebox
+    import cachetools
+    import peerage
+
+    if what == "ours":
+        cache = peerage.Peers(enable_peers=False, cache_bytes=2 << 30).cache("c", ttl=3600)
+        put = cache.set
+    elif what == "cachebox":
+        put = cachebox.TTLCache(entries, 3600).insert
+    else:
+        put = cachetools.TTLCache(entries, 3600).__setitem__
+    put("first", os.urandom(100))
+    before = private_dirty(os.getpid())
+    for n in range(entries):
+        put(f"key:{n:08}", os.urandom(100))
+    pipe.send((private_dirty(os.getpid()) - before) / entries)
+
+
+def memory_per_entry(size: Size) -> Iterator[Row]:
+    entries = size.calls(1_000_000, 20_000)
+    spawn = multiprocessing.get_context("spawn")
+    found = {}
+    for what in ("ours", "cachebox", "cachetools"):
+        here, there = spawn.Pipe()
+        process = spawn.Process(target=_filled, args=(what, entries, there))
+        process.start()
+        there.close()
+        found[what] = here.recv()
+        process.join()
+    server = rivals.Redis()
+    try:
+        client = server.client(False)
+        before = client.info("memory")["used_memory"]
+        for start in range(0, entries, 10_000):
+            pipe = client.pipeline(transaction=False)
+            for n in range(start, min(start + 10_000, entries)):
+                pipe.set(f"key:{n:08}", os.urandom(100), ex=3600)
+            pipe.execute()
+        found["redis"] = (client.info("memory")["used_memory"] - before) / entries
+        client.close()
+    finally:
+        server.close()
+    ours = found.pop("ours")
+    yield Row("memory_per_entry", "bytes", ours, found, best_of(found), 1.0,
+              note=f"{entries:,} entries of 100 bytes, keys of 12, with a TTL")  # fmt: skip
+
+
+# -- nobody asks ---------------------------------------------------------------------------------
+
+
+def idle(size: Size) -> Iterator[Row]:
+    """Nodes of one host that nobody asks: processor time, and the memory the layer takes."""
+    count, seconds = (3, 2.0) if size.quick else (16, 20.0)
+    environment = settings()
+    on = [Process(environment) for _ in range(count)]
+    off = [Process({**environment, "ENABLE_PEERS": "0"}) for _ in range(3)]
+    try:
+        for process in on + off:
+            process("start")
+        until = time.monotonic() + 30
+        while any(process("live") != count for process in on):
+            if time.monotonic() > until:
+                raise RuntimeError("the nodes did not find each other")
+            time.sleep(0.2)
+        time.sleep(min(5.0, seconds))
+        before = [cpu_us(process.pid) for process in on]
+        began = time.monotonic()
+        time.sleep(seconds)
+        spent = [cpu_us(p.pid) - b for p, b in zip(on, before, strict=True)]
+        share = 100 * sum(spent) / count / ((time.monotonic() - began) * 1e6)
+        dirty = sum(private_dirty(p.pid) for p in on) / count
+        without = sum(private_dirty(p.pid) for p in off) / len(off)
+    finally:
+        for process in on + off:
+            process.process.stdin.close()
+        for process in on + off:
+            process.close()
+    yield Row("idle_cpu", "% of a core", share, {"allowed": 0.2}, "allowed", 1.0,
+              note=f"{count} nodes on one host, the mean of them")  # fmt: skip
+    yield Row("idle_memory", "MB", (dirty - without) / 1e6, {"allowed": 3.0}, "allowed", 1.0,
+              note="Private_Dirty with peers on minus off")  # fmt: skip
+
+
+# -- growth ---------------------------------------------------------------------------------------
+
+
+def grow_get(size: Size) -> Iterator[Row]:
+    """A get, among ever more entries, in an order that no cache of the processor foresees."""
+    import peerage
+
+    for entries in (1_000, 10_000) if size.quick else (1_000, 100_000, 1_000_000):
+        cache = peerage.Peers(enable_peers=False, cache_bytes=4 << 30).cache("c", ttl=3600)
+        names = [f"key:{n:08}" for n in range(entries)]
+        plain = dict.fromkeys(names, b"x" * 16)
+        for key in names:
+            cache.set(key, b"x" * 16)
+        keys = random.Random(1).sample(names, min(entries, 20_000))
+        # as an application has them: made for this question, their hash not known yet
+        statement = "for key in [k[:] + '' for k in keys]: get(key)"
+        timed = time_tight({
+            "ours": tight(statement, keys=keys, get=cache.get),
+            "dict": tight(statement, keys=keys, get=plain.get),
+        }, size.calls(max(1, 20_000 // len(keys)), 1), size)  # fmt: skip
+        for who in timed:
+            timed[who] = [ns / len(keys) for ns in timed[who]]
+        yield row_of(f"grow_get_{entries}", "ns", timed, "dict", None)
+        del cache, plain

@@ -1,0 +1,170 @@
+"""Rows of an owner's hit: one round trip to another process on this host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import rivals
+from .measure import Row, Size, cpu_us, row_of, time_awaits, time_calls
+from .nodes import KB56, Pair, value_of
+
+NATIVE = Path(__file__).resolve().parents[2] / "native"
+SIZES = {"1k": 1024, "56k": KB56}
+
+
+def _count(size: Size, label: str) -> int:
+    if size.quick:
+        return 64
+    return 400 if label == "56k" else 4000
+
+
+def _redis(keys: list[str], bytes_each: int) -> rivals.Redis:
+    server = rivals.Redis()
+    client = server.client(False)
+    for key in keys:
+        client.set(key, value_of(key, bytes_each), ex=3600)
+    client.close()
+    return server
+
+
+@contextlib.contextmanager
+def _both(size: Size, label: str, encrypted: bool = False):
+    """A pair of nodes and a Redis with the same entries; every value hashed once, as one
+    that anybody has asked for before is."""
+    with contextlib.ExitStack() as stack:
+        pair = Pair(SIZES[label], _count(size, label), encrypted)
+        stack.callback(pair.close)
+        server = _redis(pair.keys, pair.size)
+        stack.callback(server.close)
+        for key in pair.asked(pair.keys):
+            assert pair.cache.get(key) == value_of(key, pair.size)
+        yield pair, server
+
+
+def owner_hit_sync(size: Size, label: str, encrypted: bool = False) -> Iterator[Row]:
+    asked = size.calls(1000, 40)
+    with _both(size, label, encrypted) as (pair, server):
+        tls, plain = server.client(True), server.client(False)
+
+        def keys() -> list[str]:
+            return pair.shuffled(asked)
+
+        def theirs() -> list[str]:
+            return pair.shuffled(asked, ours=False)
+
+        timed = time_calls({
+            "ours": (pair.cache.get, keys),
+            "redis-py TLS": (tls.get, theirs),
+            "redis-py": (plain.get, theirs),
+        }, size)  # fmt: skip
+        note = f"{pair.check_travelled()}; {rivals.versions()}"
+    name = f"owner_hit_sync_{label}" + ("_encrypted" if encrypted else "")
+    goal = 0.55 if encrypted else {"56k": 0.6, "1k": 0.7}[label]
+    yield row_of(name, "us", timed, "redis-py TLS", goal, note)
+    if not encrypted:
+        goal = {"56k": 1.3, "1k": 0.8}[label]
+        yield row_of(name + "_plain", "us", timed, "redis-py", goal, "the same run")
+
+
+def owner_hit_async(size: Size, label: str) -> Iterator[Row]:
+    """Under asyncio, and again under uvloop."""
+    asked = size.calls(700, 40)
+
+    async def run(pair: Pair, server: rivals.Redis) -> dict[str, list[float]]:
+        tls, plain = server.async_client(True), server.async_client(False)
+        timed = await time_awaits({
+            "ours": (pair.cache.aget, lambda: pair.shuffled(asked)),
+            "redis.asyncio TLS": (tls.get, lambda: pair.shuffled(asked, ours=False)),
+            "redis.asyncio": (plain.get, lambda: pair.shuffled(asked, ours=False)),
+        }, size)  # fmt: skip
+        await tls.aclose()
+        await plain.aclose()
+        return timed
+
+    with _both(size, label) as (pair, server):
+        runs = {"": asyncio.run(run(pair, server))}
+        try:
+            import uvloop
+        except ModuleNotFoundError:
+            pass
+        else:
+            runs["_uvloop"] = uvloop.run(run(pair, server))
+        note = f"{pair.check_travelled()}; {rivals.versions()}"
+    for under, timed in runs.items():
+        name = f"owner_hit_async_{label}"
+        yield row_of(name + under, "us", timed, "redis.asyncio TLS", 0.5, note)
+        goal = {"56k": 1.0, "1k": 0.7}[label]
+        yield row_of(f"{name}_plain{under}", "us", timed, "redis.asyncio", goal, "the same run")
+
+
+# -- the C side -----------------------------------------------------------------------------
+
+
+def _native(name: str) -> str:
+    """One of native/bench, compiled as an installation's library is."""
+    build = os.environ.get("PEERAGE_BUILD") or str(NATIVE / "build")
+    target = str(Path(build).resolve() / "bench" / name)
+    subprocess.run(["make", "-s", "-C", str(NATIVE), f"BUILD={Path(build).resolve()}", target],
+                   check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+    return target
+
+
+def owner_floor(size: Size) -> Iterator[Row]:
+    """From C: our hit beside a ping-pong of as many bytes that hashes them once."""
+    program = _native("bench_ask")
+    timed: dict[str, list[float]] = {"ours": [], "ping-pong": []}
+    tails: dict[str, list[float]] = {"ours": [], "ping-pong": []}
+    for _ in range(1 if size.quick else 5):
+        for who, arguments, line in (("ours", ["56000", "0", "sync"], "owner_hit_sync_56k"),
+                                     ("ping-pong", ["floor"], "floor_56k")):  # fmt: skip
+            out = subprocess.run([program, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+            found = re.search(line + r"\s+median\s+([\d.]+) us\s+p99\s+([\d.]+)", out.stdout)
+            timed[who].append(float(found[1]))
+            tails[who].append(float(found[2]))
+    row = row_of("owner_floor_56k", "us", timed, "ping-pong", 1.25)
+    row.p99 = {who: sorted(values)[len(values) // 2] for who, values in tails.items()}
+    yield row
+
+
+def owner_cpu(size: Size, label: str, deep: int = 1) -> Iterator[Row]:
+    """What a hit costs the one process that answers it, asked by one and the same client
+    over 50 connections."""
+    program = _native("bench_flood")
+    hits = size.calls({"1k": 60000, "56k": 15000}[label] * (4 if deep > 1 else 1), 2000)
+    spent: dict[str, list[float]] = {"ours": [], "redis": [], "memcached": []}
+    rate: dict[str, list[float]] = {who: [] for who in spent}
+    with _both(size, label) as (pair, server), contextlib.ExitStack() as stack:
+        memcached = rivals.Memcached()
+        stack.callback(memcached.close)
+        memcached.fill({key: value_of(key, pair.size) for key in pair.keys})
+        secret = pair.environment["PEER_SECRET"], pair.environment["PEER_LABEL"]
+        targets = {
+            "ours": (pair.owner.pid, ["peerage", pair.address, *secret]),
+            "redis": (server.pid, ["redis", f"127.0.0.1:{server.port}"]),
+            "memcached": (memcached.pid, ["memcached", f"127.0.0.1:{memcached.port}"]),
+        }  # fmt: skip
+        for turn in range(size.rounds):
+            for who, (pid, arguments) in targets.items():
+                before = cpu_us(pid)
+                out = subprocess.run(
+                    [program, str(hits), "50", str(deep), str(pair.size), *arguments], text=True,
+                    input="\n".join(pair.keys), stdout=subprocess.PIPE, check=True,
+                )  # fmt: skip
+                said = json.loads(out.stdout)
+                if turn or size.quick:
+                    spent[who].append((cpu_us(pid) - before) / said["hits"])
+                    rate[who].append(said["hits_per_s"])
+    note = "requests/s: " + ", ".join(
+        f"{who} {statistics.median(values):,.0f}" for who, values in rate.items()
+    ) + "; the client checks every head, and one value in 16"  # fmt: skip
+    name = f"owner_cpu_{label}" + ("_pipelined" if deep > 1 else "")
+    goal = 1.3 if deep > 1 else {"1k": 0.8, "56k": 1.0}[label]
+    yield row_of(name, "us CPU", spent, "redis", goal, note)
