@@ -164,12 +164,18 @@ void swim_table_held(struct swim *s, uint64_t now_ms, struct swim_out *out)
         stop_looking(s, now_ms, out);
 }
 
+static uint64_t looking_end_ms(const struct swim *s)
+{
+    bool answered = s->answered_ms != NEVER_MS;
+    if (s->rounds < 2)
+        return NEVER_MS;
+    return s->started_looking_ms
+        + (uint64_t)s->p.looking_ms * (answered ? LOOKING_ANSWERED_FACTOR : 1);
+}
+
 static void look(struct swim *s, uint64_t now_ms, struct swim_out *out)
 {
-    uint64_t looked_ms = now_ms - s->started_looking_ms;
-    bool answered = s->answered_ms != NEVER_MS;
-    uint64_t most_ms = (uint64_t)s->p.looking_ms * (answered ? LOOKING_ANSWERED_FACTOR : 1);
-    if (s->rounds >= 2 && looked_ms >= most_ms) {
+    if (now_ms >= looking_end_ms(s)) {
         stop_looking(s, now_ms, out);
         return;
     }
@@ -245,7 +251,7 @@ uint64_t swim_join_due_ms(const struct swim *s)
     for (uint32_t k = 0; k < s->admission_count; k++)
         due_ms = min_u64(due_ms, s->admissions[k].end_ms);
     if (s->phase == SWIM_PHASE_LOOKING)
-        return min_u64(due_ms, s->looking_ms);
+        return min_u64(due_ms, min_u64(s->looking_ms, looking_end_ms(s)));
     due_ms = min_u64(due_ms, min_u64(s->warm_ms, s->rejoin_ms));
     return swim_is_alone(s) ? min_u64(due_ms, s->alone_ms) : due_ms;
 }
