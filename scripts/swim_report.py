@@ -132,7 +132,7 @@ def markdown(rows, chaos, command, took_s):
         "options below, `--seeds` as in the second column and `--json`. Simulated time and",
         "network: 0.5 to 1 ms between hosts, a tenth of it within one; loss is per datagram,",
         "within a host too. Times are p50 / p99 / max in ms over all crashes of all seeds; load",
-        "is of datagrams, and of bytes with the frame's 120, per member. False deaths count",
+        "is of datagrams, and of bytes with the frame's 114, per member. False deaths count",
         "once for every node that holds a running member dead.",
         "",
         "| setting | seeds | known by all | converged | false deaths, healthy / all "

@@ -11,7 +11,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define FRAME_BYTES 120u        /* head, nonce, tag: see docs/PROTOCOL.md */
 #define SETTLE_MS 3000u
 
 struct victim {
@@ -139,9 +138,9 @@ static void count_load(struct sim *sim, struct run *run, uint64_t for_ms)
         add(&run->f->sent, sent / periods);
         add(&run->f->received, received / periods);
         add(&run->f->sent_bytes,
-            ((double)(s.sent_bytes - b->sent_bytes) + sent * FRAME_BYTES) / seconds);
+            ((double)(s.sent_bytes - b->sent_bytes) + sent * SIM_FRAME_BYTES) / seconds);
         add(&run->f->received_bytes,
-            ((double)(s.received_bytes - b->received_bytes) + received * FRAME_BYTES) / seconds);
+            ((double)(s.received_bytes - b->received_bytes) + received * SIM_FRAME_BYTES) / seconds);
         run->f->pulls += s.pulls - b->pulls;
     }
 }

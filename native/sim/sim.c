@@ -104,7 +104,7 @@ void sim_init(struct sim *sim, uint64_t seed, uint32_t hosts)
     prng_seed(&sim->prng, seed);
     sim->net = (struct sim_net){.latency_us = 500, .jitter_us = 500, .reorder_us = 20000};
     swim_params_default(&sim->params);
-    sim->payload_bytes_max = 1264;
+    sim->payload_bytes_max = PACKET_BYTES_MAX - SIM_FRAME_BYTES;
     sim->hosts = hosts;
     sim->at_address = need(malloc((size_t)hosts * SIM_PORTS * sizeof *sim->at_address));
     for (size_t k = 0; k < (size_t)hosts * SIM_PORTS; k++)

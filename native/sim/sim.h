@@ -21,6 +21,7 @@
 #define SIM_WALL_MS 1700000000000ull    /* wall time when virtual time is 0 */
 #define SIM_PORT 7946u
 #define SIM_PORTS 16u                   /* of a host's range */
+#define SIM_FRAME_BYTES 114u            /* around a payload: head, length, HMAC tag */
 #define SIM_INBOX_MAX 256u              /* datagrams a stalled node's socket holds */
 #define SIM_NOBODY UINT32_MAX
 
