@@ -181,6 +181,20 @@ void effects_tier_delete(struct effects *e, uint64_t call_id, uint32_t timeout_m
     carry_or_drop(e, one, m, value);
 }
 
+void effects_tier_tally(struct effects *e, uint64_t call_id, uint64_t window, uint64_t amount,
+                        uint64_t limit, const struct message *m)
+{
+    struct effect *one = add(e, EFFECT_TIER_TALLY);
+
+    if (!one)
+        return;
+    one->call_id = call_id;
+    one->load_id = window;
+    one->marks[0] = amount;
+    one->marks[1] = limit;
+    carry_or_drop(e, one, m, NULL);
+}
+
 void effects_gone(struct effects *e, const struct addr *addr, uint64_t node_id)
 {
     struct effect *one = add(e, EFFECT_GONE);

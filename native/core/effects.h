@@ -32,6 +32,10 @@ enum effect_kind {
     EFFECT_TIER_END,    /* load_id has ended: let go of its lease, ask no more */
     EFFECT_TIER_DELETE, /* remove the message's key, or channel, and leave its delete id as a
                            mark; with a value, set that; the reply comes under call_id */
+    EFFECT_TIER_TALLY,  /* count in the second tier, in window `load_id` of the message's loader
+                           (the tally's name), key and ttl_ms (the window's length): marks[0]
+                           more unless the sum were then above marks[1] (UINT64_MAX: no limit).
+                           call_id 0: nobody waits; else node_tally_said */
     EFFECT_GONE,        /* node_id at addr is no live member any more: shut down (2) every
                            connection on which somebody waits for it, so that they go on */
 };
@@ -76,6 +80,8 @@ void effects_tier_put(struct effects *, uint64_t load_id, const uint64_t marks[2
 void effects_tier_end(struct effects *, uint64_t load_id);
 void effects_tier_delete(struct effects *, uint64_t call_id, uint32_t timeout_ms,
                          const struct message *, struct blob *value);
+void effects_tier_tally(struct effects *, uint64_t call_id, uint64_t window, uint64_t amount,
+                        uint64_t limit, const struct message *);
 void effects_gone(struct effects *, const struct addr *, uint64_t node_id);
 
 #endif

@@ -79,7 +79,7 @@ void node_closed(struct node *, uint64_t conn_id, uint64_t now_ms, struct effect
 
 /* Set or delete (D1-D4). item NULL: delete. `waiter` (caller's, port and token set) completes
  * through effects.completed with OUTCOME_VALUE and a blob: the report (node_report_read).
- * It may leave by node_change_leave. */
+ * It, or one of node_tally_take, may leave by node_change_leave. */
 void node_change(struct node *, const struct message *name, bool by_channel,
                  const struct loaded *item, struct waiter *, uint64_t now_ms, struct effects *);
 void node_change_leave(struct node *, struct waiter *);

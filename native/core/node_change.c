@@ -320,6 +320,7 @@ void node_change_leave(struct node *n, struct waiter *w)
         if (c->waiter == w)
             c->waiter = NULL;
     }
+    tallies_leave(n, w);
     list_remove(&w->link);
 }
 

@@ -39,6 +39,7 @@ void changes_free(struct node *);
 struct tallies *tallies_new(uint64_t node_id, const uint8_t hash_key[16]);  /* NULL: no memory */
 void tallies_free(struct tallies *);
 void tallies_members(struct node *, uint64_t now_ms);
+void tallies_leave(struct node *, struct waiter *);
 uint64_t tallies_due_ms(const struct tallies *);
 
 #endif

@@ -26,6 +26,15 @@ struct tally_peer {
     bool more;                  /* go on as soon as the call has ended */
 };
 
+/* A question to the second tier. Name and key are own copies, behind the struct. */
+struct trip {
+    struct list of;             /* tallies.trips, by rising until_ms */
+    uint64_t id, until_ms;
+    uint64_t amount, limit;
+    struct waiter *waiter;      /* NULL: it left */
+    struct tally_name name;
+};
+
 /* `peers` are in the order of their addresses, as in the view. */
 struct tallies {
     struct tally *tally;
@@ -36,6 +45,7 @@ struct tallies {
     bool coordinates;
     bool changed;               /* something was counted since the last round */
     uint64_t round_ms, forget_ms, calls;
+    struct list trips;
     struct node_tally_stats stats;
     uint8_t *page;              /* TALLY_PAGE_BYTES, once there are peers */
 };
@@ -44,7 +54,11 @@ struct tallies *tallies_new(uint64_t node_id, const uint8_t hash_key[16])
 {
     struct tallies *t = mem_zalloc(sizeof *t);
 
-    if (t && !(t->tally = tally_new(node_id, hash_key))) {
+    if (!t)
+        return NULL;
+    list_init(&t->trips);
+    t->tally = tally_new(node_id, hash_key);
+    if (!t->tally) {
         mem_free(t);
         return NULL;
     }
@@ -55,6 +69,8 @@ void tallies_free(struct tallies *t)
 {
     if (!t)
         return;
+    LIST_FOREACH_SAFE(&t->trips, l)
+        mem_free(CONTAINER_OF(l, struct trip, of));
     tally_free(t->tally);
     mem_free(t->peers);
     mem_free(t->page);
@@ -179,6 +195,140 @@ uint64_t node_tally_total(struct node *n, const struct tally_name *name, uint64_
     return tally_total(n->tallies->tally, name, tally_window(name, wall_ms), wall_ms);
 }
 
+/* ---- with the second tier ---------------------------------------------------------------- */
+
+#define WORD_BYTES 9u
+
+/* Tell who waits, if somebody still does. Out of memory the blob is missing. */
+static void answer_waiter(struct waiter *w, uint64_t total, bool added, struct effects *fx)
+{
+    struct blob *word = w ? blob_new(WORD_BYTES) : NULL;
+
+    if (!w)
+        return;
+    if (word) {
+        struct writer to = writer_of(blob_fill(word), WORD_BYTES);
+        put_u8(&to, added);
+        put_u64(&to, total);
+    }
+    list_remove(&w->link);
+    w->answer = (struct answer){.outcome = word ? OUTCOME_VALUE : OUTCOME_NOMEM, .blob = word};
+    list_add_tail(&fx->completed, &w->link);
+}
+
+bool node_tally_word(struct span in, uint64_t *total, bool *added)
+{
+    struct reader r = reader_of(in);
+
+    *added = take_u8(&r) == 1;
+    *total = take_u64(&r);
+    return take_done(&r);
+}
+
+static struct message tier_message(const struct tally_name *name)
+{
+    return (struct message){.key = name->key, .loader = name->name, .ttl_ms = name->window_ms};
+}
+
+static struct trip *trip_new(struct tallies *t, const struct tally_name *name)
+{
+    struct trip *trip = mem_zalloc(sizeof *trip + name->name.bytes + name->key.bytes);
+    uint8_t *text = (uint8_t *)(trip + 1);
+
+    if (!trip)
+        return NULL;
+    if (name->name.bytes)
+        memcpy(text, name->name.at, name->name.bytes);
+    if (name->key.bytes)
+        memcpy(text + name->name.bytes, name->key.at, name->key.bytes);
+    trip->name = (struct tally_name){span_of(text, name->name.bytes),
+                                     span_of(text + name->name.bytes, name->key.bytes),
+                                     name->window_ms};
+    trip->id = ++t->calls & ~CALL_KIND_MASK;
+    list_add_tail(&t->trips, &trip->of);
+    return trip;
+}
+
+int node_tally_take(struct node *n, const struct tally_name *name, uint64_t amount, uint64_t limit,
+                    struct waiter *w, uint64_t now_ms, uint64_t wall_ms, uint64_t *total,
+                    bool *added, struct effects *fx)
+{
+    struct message m = tier_message(name);
+    struct trip *trip;
+
+    *total = 0;
+    *added = false;
+    if (name->window_ms == 0 || name->name.bytes > TALLY_NAME_BYTES_MAX ||
+        name->key.bytes > KEY_BYTES_MAX)
+        return ERR_TOO_BIG;
+    uint64_t known = node_tally_total(n, name, wall_ms);
+    bool above = amount > limit || known > limit - amount;
+    if (above || !(trip = trip_new(n->tallies, name))) {
+        int rc = node_tally_add(n, name, amount, limit, wall_ms, total, added);
+        return rc < 0 ? rc : TALLY_DECIDED;
+    }
+    trip->until_ms = now_ms + n->timeout_ms;
+    trip->amount = amount;
+    trip->limit = limit;
+    trip->waiter = w;
+    w->remote = false;
+    w->flight = NULL;
+    list_init(&w->link);
+    list_init(&w->of_conn);
+    effects_tier_tally(fx, trip->id, tally_window(name, wall_ms), amount, limit, &m);
+    return TALLY_WAITS;
+}
+
+int node_tally_add_behind(struct node *n, const struct tally_name *name, uint64_t amount,
+                          uint64_t wall_ms, uint64_t *total, bool *added, struct effects *fx)
+{
+    struct message m = tier_message(name);
+    int rc = node_tally_add(n, name, amount, UINT64_MAX, wall_ms, total, added);
+
+    if (rc == 0 && amount > 0)
+        effects_tier_tally(fx, 0, tally_window(name, wall_ms), amount, UINT64_MAX, &m);
+    return rc;
+}
+
+/* Without an answer what is known here decides. With one it has decided; no room to count it
+ * here as well then matters to a fallback only. */
+static void end_trip(struct node *n, struct trip *trip, bool heard, uint64_t said, bool added,
+                     uint64_t wall_ms, struct effects *fx)
+{
+    uint64_t total = 0, known;
+    bool added_here;
+
+    if (!heard)
+        node_tally_add(n, &trip->name, trip->amount, trip->limit, wall_ms, &total, &added);
+    else if (added && trip->amount > 0)
+        node_tally_add(n, &trip->name, trip->amount, UINT64_MAX, wall_ms, &total, &added_here);
+    known = node_tally_total(n, &trip->name, wall_ms);
+    answer_waiter(trip->waiter, max_u64(max_u64(total, known), heard ? said : 0), added, fx);
+    list_remove(&trip->of);
+    mem_free(trip);
+}
+
+void node_tally_said(struct node *n, uint64_t call_id, bool heard, uint64_t total, bool added,
+                     uint64_t wall_ms, struct effects *fx)
+{
+    LIST_FOREACH(&n->tallies->trips, l) {
+        struct trip *trip = CONTAINER_OF(l, struct trip, of);
+        if (trip->id == call_id) {
+            end_trip(n, trip, heard, total, added, wall_ms, fx);
+            return;
+        }
+    }
+}
+
+void tallies_leave(struct node *n, struct waiter *w)
+{
+    LIST_FOREACH(&n->tallies->trips, l) {
+        struct trip *trip = CONTAINER_OF(l, struct trip, of);
+        if (trip->waiter == w)
+            trip->waiter = NULL;
+    }
+}
+
 /* ---- rounds ----------------------------------------------------------------------------- */
 
 static uint64_t interval_ms(const struct tallies *t)
@@ -188,7 +338,7 @@ static uint64_t interval_ms(const struct tallies *t)
     return min_u64(max_u64(NEWS_MS, (uint64_t)NEWS_MS_PER_PEER * t->count), ROUND_MS);
 }
 
-uint64_t tallies_due_ms(const struct tallies *t)
+static uint64_t round_due_ms(const struct tallies *t)
 {
     struct tally_stats stats;
 
@@ -196,6 +346,17 @@ uint64_t tallies_due_ms(const struct tallies *t)
         return NEVER_MS;
     tally_stats(t->tally, &stats);
     return stats.keys ? t->round_ms + interval_ms(t) : NEVER_MS;
+}
+
+static uint64_t trip_due_ms(const struct tallies *t)
+{
+    return list_empty(&t->trips) ? NEVER_MS
+                                 : CONTAINER_OF(t->trips.next, struct trip, of)->until_ms;
+}
+
+uint64_t tallies_due_ms(const struct tallies *t)
+{
+    return min_u64(round_due_ms(t), trip_due_ms(t));
 }
 
 static bool wants_all(const struct tallies *t, const struct tally_peer *p, uint64_t now_ms)
@@ -245,7 +406,9 @@ void node_tally_tick(struct node *n, uint64_t now_ms, uint64_t wall_ms, struct e
 {
     struct tallies *t = n->tallies;
 
-    if (tallies_due_ms(t) > now_ms)
+    while (trip_due_ms(t) <= now_ms)
+        end_trip(n, CONTAINER_OF(t->trips.next, struct trip, of), false, 0, false, wall_ms, fx);
+    if (round_due_ms(t) > now_ms)
         return;
     t->round_ms = now_ms;
     t->changed = false;

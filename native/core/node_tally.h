@@ -11,12 +11,19 @@
  * who started after itself: it is no joiner to them. All others tell it only what they
  * counted themselves, as they do anyhow.
  *
+ * Where there is a second tier the sums live there, exact for all, and this node's knowledge
+ * is what remains when it is away: every node counts its own adds here as well and tells the
+ * others. What this node knows is never more than what was counted, so a request it knows to
+ * be above the limit is refused without a question; that also holds the limit when the
+ * tier comes back empty.
+ *
  * *lock* as in node.h, all of it: call these under the shell's short lock.
  */
 #ifndef PEERAGE_NODE_TALLY_H
 #define PEERAGE_NODE_TALLY_H
 
 #include "effects.h"
+#include "flight.h"
 #include "tally.h"
 
 struct node;
@@ -25,6 +32,23 @@ struct node;
 int node_tally_add(struct node *, const struct tally_name *, uint64_t amount, uint64_t limit,
                    uint64_t wall_ms, uint64_t *total, bool *added);
 uint64_t node_tally_total(struct node *, const struct tally_name *, uint64_t wall_ms);
+
+/* The same with the second tier's word. TALLY_DECIDED: *total and *added are set. TALLY_WAITS:
+ * `waiter` (caller's, port and token set) completes through effects.completed with
+ * OUTCOME_VALUE and a blob (node_tally_word), after timeout_ms at the latest, then by what is
+ * known here; it may leave by node_change_leave. Else an error, as of tally_add.
+ * `amount` 0 asks for the sum. */
+enum { TALLY_DECIDED, TALLY_WAITS };
+int node_tally_take(struct node *, const struct tally_name *, uint64_t amount, uint64_t limit,
+                    struct waiter *, uint64_t now_ms, uint64_t wall_ms, uint64_t *total,
+                    bool *added, struct effects *);
+bool node_tally_word(struct span, uint64_t *total, bool *added);    /* false: malformed */
+/* Add here, and there without waiting for it. */
+int node_tally_add_behind(struct node *, const struct tally_name *, uint64_t amount,
+                          uint64_t wall_ms, uint64_t *total, bool *added, struct effects *);
+/* What the tier said to an EFFECT_TIER_TALLY; `heard` false: nothing. */
+void node_tally_said(struct node *, uint64_t call_id, bool heard, uint64_t total, bool added,
+                     uint64_t wall_ms, struct effects *);
 
 /* Hold a round if one is due (it is part of node_serve_due_ms). */
 void node_tally_tick(struct node *, uint64_t now_ms, uint64_t wall_ms, struct effects *);

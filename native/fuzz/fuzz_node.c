@@ -157,6 +157,7 @@ static void carry_out(struct world *w)
         case EFFECT_TIER_PUT:
         case EFFECT_TIER_END:
         case EFFECT_TIER_DELETE:
+        case EFFECT_TIER_TALLY:
             break;
         }
     }

@@ -671,6 +671,7 @@ static void apply(struct fleet *f, unsigned i, struct effects *fx)
         case EFFECT_TIER_PUT:
         case EFFECT_TIER_END:
         case EFFECT_TIER_DELETE:
+        case EFFECT_TIER_TALLY:
             break;          /* these fleets have no second tier */
         }
     }

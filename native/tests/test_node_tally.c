@@ -320,6 +320,139 @@ static void alone_it_counts_for_itself(void **state)
     node_free(node);
 }
 
+/* ---- with a second tier ------------------------------------------------------------------ */
+
+struct tier_story {
+    struct fleet *f;
+    struct effects fx;
+    struct waiter waiter;
+    uint64_t total;
+    bool added;
+};
+
+static void tier_begin(struct tier_story *s)
+{
+    *s = (struct tier_story){.f = begin()};
+    effects_init(&s->fx);
+    list_init(&s->waiter.link);
+}
+
+static void tier_end(struct tier_story *s)
+{
+    list_remove(&s->waiter.link);
+    effects_deinit(&s->fx);
+    fleet_free(s->f);
+}
+
+static int tier_take(struct tier_story *s, uint64_t amount, uint64_t limit)
+{
+    struct tally_name n = name_of("one client");
+
+    effects_clear(&s->fx);
+    return node_tally_take(fleet_node(s->f, 0), &n, amount, limit, &s->waiter,
+                           fleet_now_ms(s->f), fleet_wall_ms(s->f), &s->total, &s->added, &s->fx);
+}
+
+/* The waiter's answer; it must be there. */
+static void tier_answer(struct tier_story *s)
+{
+    assert_true(s->fx.completed.next == &s->waiter.link);
+    list_remove(&s->waiter.link);
+    assert_int_equal(s->waiter.answer.outcome, OUTCOME_VALUE);
+    assert_true(node_tally_word(blob_span(s->waiter.answer.blob), &s->total, &s->added));
+    answer_deinit(&s->waiter.answer);
+}
+
+static void tier_says(struct tier_story *s, bool heard, uint64_t sum, bool added)
+{
+    uint64_t call_id = s->fx.at[0].call_id;
+
+    node_tally_said(fleet_node(s->f, 0), call_id, heard, sum, added, fleet_wall_ms(s->f), &s->fx);
+}
+
+static void the_tier_decides_and_own_adds_are_counted_here_too(void **state)
+{
+    struct tier_story s;
+
+    (void)state;
+    tier_begin(&s);
+    assert_int_equal(tier_take(&s, 2, 100), TALLY_WAITS);
+    assert_int_equal(s.fx.count, 1);
+    assert_int_equal(s.fx.at[0].kind, EFFECT_TIER_TALLY);
+    assert_int_equal(s.fx.at[0].load_id, fleet_wall_ms(s.f) / MINUTE_MS);
+    assert_int_equal(s.fx.at[0].marks[0], 2);
+    assert_int_equal(s.fx.at[0].marks[1], 100);
+    assert_true(span_equal(s.fx.at[0].message.key, span_text("one client")));
+    tier_says(&s, true, 57, true);
+    tier_answer(&s);
+    assert_true(s.added && s.total == 57);
+    assert_int_equal(total(s.f, 0, "one client"), 2);
+
+    assert_int_equal(tier_take(&s, 2, 100), TALLY_WAITS);
+    tier_says(&s, true, 99, false);
+    tier_answer(&s);
+    assert_true(!s.added && s.total == 99);
+    assert_int_equal(total(s.f, 0, "one client"), 2);
+    tier_end(&s);
+}
+
+static void without_a_word_from_the_tier_what_is_known_here_decides(void **state)
+{
+    struct tier_story s;
+
+    (void)state;
+    tier_begin(&s);
+    add(s.f, 0, "one client", 98);
+    assert_int_equal(tier_take(&s, 1, 100), TALLY_WAITS);
+    tier_says(&s, false, 0, false);
+    tier_answer(&s);
+    assert_true(s.added && s.total == 99);
+    /* It says nothing at all: after the peers' timeout. */
+    assert_int_equal(tier_take(&s, 1, 100), TALLY_WAITS);
+    uint64_t due_ms = fleet_now_ms(s.f) + 250;
+    assert_true(node_serve_due_ms(fleet_node(s.f, 0)) <= due_ms);
+    node_tally_tick(fleet_node(s.f, 0), due_ms, fleet_wall_ms(s.f), &s.fx);
+    tier_answer(&s);
+    assert_true(s.added && s.total == 100);
+    /* Known here to be too much: nobody is asked. */
+    assert_int_equal(tier_take(&s, 1, 100), TALLY_DECIDED);
+    assert_int_equal(s.fx.count, 0);
+    assert_true(!s.added && s.total == 100);
+    tier_end(&s);
+}
+
+static void who_waits_for_the_tier_may_leave(void **state)
+{
+    struct tier_story s;
+
+    (void)state;
+    tier_begin(&s);
+    assert_int_equal(tier_take(&s, 1, 100), TALLY_WAITS);
+    node_change_leave(fleet_node(s.f, 0), &s.waiter);
+    tier_says(&s, true, 1, true);
+    assert_true(list_empty(&s.fx.completed));
+    assert_int_equal(total(s.f, 0, "one client"), 1);   /* the tier has counted it */
+    tier_says(&s, true, 1, true);                       /* an answer that nobody waits for */
+    assert_int_equal(total(s.f, 0, "one client"), 1);
+    tier_end(&s);
+}
+
+static void an_add_goes_to_the_tier_behind(void **state)
+{
+    struct tally_name n = name_of("durov");
+    struct tier_story s;
+
+    (void)state;
+    tier_begin(&s);
+    assert_int_equal(node_tally_add_behind(fleet_node(s.f, 0), &n, 3, fleet_wall_ms(s.f), &s.total,
+                                           &s.added, &s.fx), 0);
+    assert_true(s.added && s.total == 3);
+    assert_int_equal(s.fx.count, 1);
+    assert_int_equal(s.fx.at[0].call_id, 0);
+    assert_true(s.fx.at[0].marks[0] == 3 && s.fx.at[0].marks[1] == UINT64_MAX);
+    tier_end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +468,10 @@ int main(void)
         cmocka_unit_test(a_leaving_node_says_its_last_word),
         cmocka_unit_test(what_is_malformed_is_refused_and_counted),
         cmocka_unit_test(alone_it_counts_for_itself),
+        cmocka_unit_test(the_tier_decides_and_own_adds_are_counted_here_too),
+        cmocka_unit_test(without_a_word_from_the_tier_what_is_known_here_decides),
+        cmocka_unit_test(who_waits_for_the_tier_may_leave),
+        cmocka_unit_test(an_add_goes_to_the_tier_behind),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
