@@ -294,8 +294,8 @@ static void bench_hits(size_t bytes, bool encrypted, const char *how, int base)
     static char keys[KEYS][16];
     static double us[200000];
     int count = bytes > 10000 ? 20000 : 50000;
-    /* so small a cache that the copies are gone before their key is asked for again */
-    peerage *p = node(base, encrypted, bytes * KEYS / 4 + 65536);
+    /* so small a cache that few copies are there still when their key is asked for again */
+    peerage *p = node(base, encrypted, bytes * KEYS / 16 + 65536);
     struct owner o = start_owner(base, bytes, encrypted);
     peerage_port *port = NULL;
     char byte, name[64];
@@ -326,16 +326,20 @@ static void bench_hits(size_t bytes, bool encrypted, const char *how, int base)
     }
     if (async && peerage_port_new(p, &port) < 0)
         exit(1);
-    for (int i = -WARM; i < count; i++) {
-        const char *key = keys[(i + WARM) % KEYS];
+    int local = 0;
+    for (int i = -WARM, asked = 0; i < count; asked++) {
+        const char *key = keys[asked % KEYS];
         double began = now_us();
-        int right = async ? ask_async(p, port, key) : ask_sync(p, key);
-        if (!right) {
-            fprintf(stderr, "an answer that was no owner's hit\n");
-            exit(1);
+        if (!(async ? ask_async(p, port, key) : ask_sync(p, key))) {
+            if (++local > asked / 2 + KEYS) {
+                fprintf(stderr, "most answers are no owner's hits\n");
+                exit(1);
+            }
+            continue;           /* the store kept its copy */
         }
         if (i >= 0)
             us[i] = now_us() - began;
+        i++;
     }
     snprintf(name, sizeof name, "owner_hit_%s_%s%s", how, bytes > 10000 ? "56k" : "1k",
              encrypted ? "_encrypted" : "");
