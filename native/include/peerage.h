@@ -290,6 +290,7 @@ enum peerage_event_kind {
     PEERAGE_EVENT_LOAD,         /* start loop: a registered async load; free it */
     PEERAGE_EVENT_CANCEL,       /* nobody waits for load_id any more: its task may be cancelled */
     PEERAGE_EVENT_REPORT,       /* a set or delete is done: `report` for `token`; free it */
+    PEERAGE_EVENT_TALLY,        /* of peerage_port_tally: `added` and `total` for `token` */
 };
 
 /* Who acknowledged a set or delete. Owned: peerage_report_free. Addresses are texts; the
@@ -308,7 +309,9 @@ struct peerage_event {
                                            yours to free */
     struct peerage_load load;
     struct peerage_report report;
-    int error;                          /* REPORT: 0 or PEERAGE_E_* */
+    int error;                          /* REPORT, TALLY: 0 or PEERAGE_E_* */
+    int added;                          /* TALLY: 1 counted, 0 refused */
+    uint64_t total;
 };
 
 /* The next completion: 1, or 0 when there is none (after port_run). */
@@ -337,6 +340,40 @@ PEERAGE_API int peerage_change(peerage *, const struct peerage_ask *name,
 /* The same from an event loop: PEERAGE_EVENT_REPORT follows for `token`. */
 PEERAGE_API int peerage_port_change(peerage_port *, const struct peerage_ask *name,
                                     const struct peerage_item *item, int by_channel, void *token);
+
+/* ---- tallies ------------------------------------------------------------------------------ */
+
+/* A counter summed over all nodes, in fixed windows of wall time. Borrows. Names and windows
+ * are the application's; one name with two windows is two tallies. */
+struct peerage_tally {
+    const void *name;           /* 0..255 bytes */
+    size_t name_bytes;
+    const void *key;            /* 0..1024 bytes: whose count it is */
+    size_t key_bytes;
+    uint32_t window_ms;         /* at least 1 */
+};
+
+/* Every node counts its own and tells the others, within about 100 ms while anything is
+ * counted; so a sum is what this node knows. Alone, it counts for this process. With Redis the
+ * sums live there, exact for all who share it; while it is away, or does not answer within
+ * timeout_s, what the nodes know of each other stands in.
+ * PEERAGE_E_TOO_BIG: a length, or no window; PEERAGE_E_FULL: more keys than a node keeps;
+ * PEERAGE_E_NOMEM. *total (may be NULL) is the sum of this window.
+ *
+ * add: never blocks (Redis is told behind it). 0 or an error.
+ * take: add `amount` only if the sum then stays within `limit` (UINT64_MAX: none): 1 it was
+ * added; 0 refused, nothing was added. Blocks only with Redis, for at most timeout_s. Amount 0
+ * asks for the sum. `interrupted` as for peerage_ask (PEERAGE_E_INTERRUPTED). */
+PEERAGE_API int peerage_tally_add(peerage *, const struct peerage_tally *, uint64_t amount,
+                                  uint64_t *total);
+PEERAGE_API int peerage_tally_take(peerage *, const struct peerage_tally *, uint64_t amount,
+                                   uint64_t limit, uint64_t *total, int (*interrupted)(void *),
+                                   void *argument);
+/* take from an event loop: the same at once, or PEERAGE_PENDING_TALLY: Redis is asked, and
+ * PEERAGE_EVENT_TALLY follows for `token`. */
+#define PEERAGE_PENDING_TALLY 2
+PEERAGE_API int peerage_port_tally(peerage_port *, const struct peerage_tally *, uint64_t amount,
+                                   uint64_t limit, void *token, uint64_t *total);
 
 /* ---- looking at it ------------------------------------------------------------------------ */
 

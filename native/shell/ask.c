@@ -14,6 +14,7 @@
 
 #include "core/err.h"
 #include "core/mem.h"
+#include "core/node_tally.h"
 #include "shell/change.h"
 #include "shell/clock.h"
 #include "shell/dial.h"
@@ -595,6 +596,30 @@ void ask_drive(peerage *p, const struct peerage_ask *in, struct peerage_answer *
 
 /* ---- sets and deletes ------------------------------------------------------------------ */
 
+/* Until core has completed the waiter; else why it won't. */
+static int await_word(struct asking *a)
+{
+    struct peerage *p = a->p;
+    int error = 0, gave_up = 0;
+    struct turn t;
+
+    for (;;) {
+        turn_begin(p, &t);
+        uint64_t due_ms = flights_due(p);
+        bool done = !list_empty(&a->port->completed);
+        if (!done)
+            error = a->port->closed ? ERR_CLOSED : gave_up;
+        if (done)
+            list_remove(&a->waiter.link);
+        else if (error)
+            node_change_leave(p->node, &a->waiter);
+        turn_end(p, &t);
+        if (done || error)
+            return error;
+        wait_for(a, due_ms, &gave_up);
+    }
+}
+
 int ask_change(peerage *p, const struct peerage_ask *name, const struct peerage_item *item,
                int by_channel, struct peerage_report *report)
 {
@@ -620,21 +645,37 @@ int ask_change(peerage *p, const struct peerage_ask *name, const struct peerage_
                     t.now_ms, &t.effects);
     turn_end(p, &t);
     blob_unref(loaded.blob);
-    bool done = false;
-    while (!error && !done) {
-        turn_begin(p, &t);
-        uint64_t due_ms = flights_due(p);
-        done = !list_empty(&a.port->completed);
-        if (done) {
-            list_remove(&a.waiter.link);
-        } else if (a.port->closed) {
-            node_change_leave(p->node, &a.waiter);
-            error = ERR_CLOSED;
-        }
-        turn_end(p, &t);
-        if (!done && !error)
-            wait_for(&a, due_ms, &error);
-    }
+    if (!error)
+        error = await_word(&a);
     drop_port(&a);
     return error ? error : change_report(&a.waiter.answer, report);
+}
+
+/* ---- tallies ----------------------------------------------------------------------------- */
+
+int ask_tally(peerage *p, const struct tally_name *name, uint64_t amount, uint64_t limit,
+              uint64_t *total, int (*interrupted)(void *), void *argument)
+{
+    struct peerage_answer unused;
+    struct asking a = {.p = p, .out = &unused, .until_ms = NEVER_MS, .interrupted = interrupted,
+                       .argument = argument};
+    struct turn t;
+    bool added = false;
+    int rc = ERR_CLOSED;
+
+    turn_begin(p, &t);
+    if (!get_port(&a, &t))
+        return ERR_SYSTEM;
+    if (!p->closed)
+        rc = node_tally_take(p->node, name, amount, limit, &a.waiter, t.now_ms, clock_wall_ms(),
+                             total, &added, &t.effects);
+    turn_end(p, &t);
+    if (rc == TALLY_WAITS) {
+        rc = await_word(&a);
+        if (rc == 0 && !node_tally_word(blob_span(a.waiter.answer.blob), total, &added))
+            rc = ERR_NOMEM;
+        answer_deinit(&a.waiter.answer);
+    }
+    drop_port(&a);
+    return rc < 0 ? rc : added;
 }

@@ -13,4 +13,9 @@ void ask_drive(peerage *, const struct peerage_ask *, struct peerage_answer *,
 int ask_change(peerage *, const struct peerage_ask *name, const struct peerage_item *item,
                int by_channel, struct peerage_report *report);
 
+/* A tally's sum in Redis, likewise: 1 counted, 0 refused, or an error. */
+struct tally_name;
+int ask_tally(peerage *, const struct tally_name *, uint64_t amount, uint64_t limit,
+              uint64_t *total, int (*interrupted)(void *), void *argument);
+
 #endif

@@ -4,6 +4,7 @@
 #include <ev.h>
 
 #include "core/mem.h"
+#include "core/node_tally.h"
 #include "shell/clock.h"
 #include "shell/dial.h"
 #include "shell/loop.h"
@@ -56,7 +57,10 @@ static void tell(struct loop *loop, uint64_t id, const struct message *m, struct
         return;
     }
     turn_begin_loop(p, loop, &t);
-    node_reply(p->node, id, m, value, t.now_ms, &t.effects);
+    if (node_call_is_tally(id))
+        node_tally_reply(p->node, id, m, value, t.now_ms, clock_wall_ms(), &t.effects);
+    else
+        node_reply(p->node, id, m, value, t.now_ms, &t.effects);
     turn_end(p, &t);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/mem.h"
+#include "core/node_tally.h"
 #include "shell/clock.h"
 #include "shell/dial.h"
 #include "shell/loop_life.h"
@@ -348,8 +349,10 @@ static void tick_serve(struct loop *loop, uint64_t now_ms)
     struct turn t;
 
     turn_begin_loop(p, loop, &t);
-    if (node_serve_due_ms(p->node) <= now_ms)
+    if (node_serve_due_ms(p->node) <= now_ms) {
         node_serve_tick(p->node, now_ms, &t.effects);
+        node_tally_tick(p->node, now_ms, clock_wall_ms(), &t.effects);
+    }
     turn_end(p, &t);
 }
 

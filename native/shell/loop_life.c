@@ -181,10 +181,6 @@ static int make(struct peerage *p, struct loop *loop, char line[PEERAGE_LINE_MAX
         return rc;
     if (said[0])
         notice_log(&p->notices, LOG_WARNING, "%s", said);
-    do {
-        if (getentropy(&p->node_id, sizeof p->node_id) < 0)
-            return system_line(line, "No randomness");
-    } while (p->node_id == 0);
     rc = bind_sockets(p, loop, &udp, &tcp, &port, line);
     if (rc < 0)
         return rc;

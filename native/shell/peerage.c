@@ -93,6 +93,11 @@ static int make_node(struct peerage *p)
         },
     };
 
+    do {
+        if (getentropy(&p->node_id, sizeof p->node_id) < 0)
+            return ERR_SYSTEM;
+    } while (p->node_id == 0);
+    c.node_id = p->node_id;
     if (getentropy(&c.seed, sizeof c.seed) < 0 ||
         getentropy(c.serve.hash_key, sizeof c.serve.hash_key) < 0)
         return ERR_SYSTEM;

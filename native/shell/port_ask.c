@@ -15,6 +15,7 @@
 #include "shell/loop.h"
 #include "shell/permit.h"
 #include "shell/shell.h"
+#include "shell/tally.h"
 #include "shell/turn.h"
 
 #define TRIES_MAX 16
@@ -101,8 +102,9 @@ void port_question_free(struct port_question *q)
 /* Is it the one in a question, not on the heap? */
 bool ready_is_end(const struct ready *r)
 {
-    return (r->kind == PEERAGE_EVENT_ANSWER || r->kind == PEERAGE_EVENT_REPORT) && !r->is_load &&
-           !r->alone;
+    return (r->kind == PEERAGE_EVENT_ANSWER || r->kind == PEERAGE_EVENT_REPORT ||
+            r->kind == PEERAGE_EVENT_TALLY) &&
+           !r->is_load && !r->alone;
 }
 
 /* The last event of a question; takes what the answer holds. */
@@ -115,7 +117,9 @@ void port_question_end(struct port_question *q, struct answer *a, int error)
         return;
     }
     q->ended = true;
-    q->end.kind = q->change ? PEERAGE_EVENT_REPORT : PEERAGE_EVENT_ANSWER;
+    q->end.kind = q->tally    ? PEERAGE_EVENT_TALLY
+                  : q->change ? PEERAGE_EVENT_REPORT
+                              : PEERAGE_EVENT_ANSWER;
     q->end.token = q->token;
     q->end.answer = *a;
     q->end.error = error;
@@ -485,6 +489,13 @@ int peerage_port_next(peerage_port *at, struct peerage_event *out)
     }
     if (r->kind == PEERAGE_EVENT_REPORT && !r->error)
         out->error = change_report(&r->answer, &out->report);
+    if (r->kind == PEERAGE_EVENT_TALLY && !r->error) {
+        bool added;
+        if (!node_tally_word(blob_span(r->answer.blob), &out->total, &added))
+            out->error = ERR_NOMEM;
+        out->added = !out->error && added;
+        answer_deinit(&r->answer);
+    }
     if (ready_is_end(r))
         port_question_free(CONTAINER_OF(r, struct port_question, end));
     else
@@ -553,4 +564,34 @@ int peerage_port_change(peerage_port *at, const struct peerage_ask *name,
         return 0;
     port_question_free(q);
     return ERR_CLOSED;
+}
+
+int peerage_port_tally(peerage_port *at, const struct peerage_tally *in, uint64_t amount,
+                       uint64_t limit, void *token, uint64_t *total)
+{
+    struct peerage *p = node_of(at);
+    struct tally_name name = tally_name_of(in);
+    struct peerage_ask nothing = {.key = "-", .key_bytes = 1};     /* it asks for no entry */
+    bool added = false;
+    struct turn t;
+    int rc;
+
+    *total = 0;
+    if (shell_is_foreign(p))
+        return ERR_FORKED;
+    if (!tally_in_redis(p))
+        return tally_here(p, &name, amount, limit, total);
+    struct port_question *q = new_question(at, &nothing, token, &rc);
+    if (!q)
+        return rc;
+    q->change = q->tally = true;
+    port_turn_begin(at, &t);
+    rc = p->closed ? ERR_CLOSED
+                   : node_tally_take(p->node, &name, amount, limit, &q->waiter, t.now_ms,
+                                     clock_wall_ms(), total, &added, &t.effects);
+    turn_end(p, &t);
+    if (rc == TALLY_WAITS)
+        return PEERAGE_PENDING_TALLY;
+    port_question_free(q);
+    return rc < 0 ? rc : added;
 }

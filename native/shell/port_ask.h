@@ -47,7 +47,8 @@ struct port_question {
     uint64_t until_ms;          /* its asker's patience */
     unsigned tries;
     bool gone;                  /* its asker has left */
-    bool change;                /* a set or delete */
+    bool change;                /* a set or delete, or a tally's sum in Redis */
+    bool tally;                 /* the latter */
     bool ended;                 /* its last event is in `ready` */
     struct ready end;
     /* While it leads a query: */

@@ -4,6 +4,7 @@
  *
  *   redis.c        the connection's life: name, connect, greet, deadlines, backoff
  *   redis_tier.c   what core wants of the second tier (EFFECT_TIER_...)
+ *   redis_tally.c  sums of tallies
  *   redis_marks.c  heartbeat markers
  *   redis_link.c   hiredis; redis_name.c: the host's name; redis_url.c: the setting
  */
@@ -24,6 +25,7 @@ struct redis_counters {
     atomic_int seen;            /* enum redis_phase_seen */
     atomic_uint_fast64_t misses, leases, waits, writes, writes_refused, writes_lost;
     atomic_uint_fast64_t deletes, connects, timeouts, errors;
+    atomic_uint_fast64_t tallies, tallies_lost;
 };
 
 /* Under life, before the loop thread runs. NULL: not set, this build can't (a line says so), or

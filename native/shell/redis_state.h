@@ -1,4 +1,4 @@
-/* What redis.c, redis_tier.c and redis_marks.c share. Only they include it. */
+/* What redis.c, redis_tier.c, redis_tally.c and redis_marks.c share. Only they include it. */
 #ifndef PEERAGE_SHELL_REDIS_STATE_H
 #define PEERAGE_SHELL_REDIS_STATE_H
 
@@ -37,6 +37,7 @@ struct redis {
     unsigned delete_count;
     size_t put_bytes;               /* on their way */
     uint64_t tier_ms;               /* when something of it is due */
+    unsigned tallies_behind;        /* redis_tally.c: adds under way that nobody waits for */
     /* redis_marks.c */
     uint64_t marks_ms;              /* the next refresh; NEVER_MS: not */
     struct addr *found;             /* by the scan under way */
@@ -60,6 +61,9 @@ void redis_tier_deinit(struct redis *);
 void redis_tier_up(struct redis *);     /* what waited for the connection */
 void redis_tier_away(struct redis *);   /* whoever waits for it goes on without */
 void redis_tier_tick(struct redis *, uint64_t now_ms);
+
+/* redis_tally.c */
+void redis_tally(struct redis *, const struct effect *);    /* EFFECT_TIER_TALLY */
 
 /* redis_marks.c */
 void redis_marks_tick(struct redis *, uint64_t now_ms);

@@ -599,6 +599,9 @@ void redis_carry(struct redis *r, struct effect *e)
     case EFFECT_TIER_DELETE:
         take_delete(r, e);
         break;
+    case EFFECT_TIER_TALLY:
+        redis_tally(r, e);
+        break;
     default:
         break;
     }

@@ -6,6 +6,7 @@
 #include "core/err.h"
 #include "core/limits.h"
 #include "core/mem.h"
+#include "core/node_tally.h"
 #include "shell/clock.h"
 #include "shell/fork.h"
 #include "shell/loop.h"
@@ -172,7 +173,10 @@ static void take_frame(struct inbound *i, const struct message *m, struct blob *
         effects_deinit(&effects);
     } else {
         turn_begin_loop(p, loop, &t);
-        node_frame(p->node, i->id, m, value, t.now_ms, &t.effects);
+        if (m->kind == MESSAGE_TALLY)
+            node_tally_frame(p->node, i->id, m, value, clock_wall_ms(), &t.effects);
+        else
+            node_frame(p->node, i->id, m, value, t.now_ms, &t.effects);
         turn_end(p, &t);
     }
 }

@@ -1,6 +1,7 @@
 /* peerage_stats: every counter and gauge by its documented name. One table a source, so that
  * a name stands next to what it counts. */
 #include "core/mem.h"
+#include "core/node_tally.h"
 #include "shell/shell.h"
 
 struct sink {
@@ -76,6 +77,8 @@ static void put_redis(struct sink *k, const struct redis_counters *c)
         {"redis_writes_refused", &c->writes_refused},
         {"redis_writes_lost", &c->writes_lost},
         {"redis_deletes", &c->deletes},
+        {"redis_tallies", &c->tallies},
+        {"redis_tallies_lost", &c->tallies_lost},
         {"redis_connects", &c->connects},
         {"redis_timeouts", &c->timeouts},
         {"redis_errors", &c->errors},
@@ -127,6 +130,18 @@ static void put_serve(struct sink *k, const struct serve_stats *s)
         put(k, table[i].name, table[i].value);
 }
 
+static void put_tallies(struct sink *k, const struct node_tally_stats *s)
+{
+    put(k, "tally_keys", s->tally.keys);
+    put(k, "tally_refused", s->tally.refused);
+    put(k, "tally_misplaced", s->tally.misplaced);
+    put(k, "tally_rounds", s->rounds);
+    put(k, "tally_pages_sent", s->pages_sent);
+    put(k, "tally_pages_lost", s->pages_lost);
+    put(k, "tally_pages_taken", s->pages_taken);
+    put(k, "tally_pages_malformed", s->pages_malformed);
+}
+
 /* The share of all channels this node owns: 1 / contenders, if it is one. */
 static double owned_share(const struct view *v)
 {
@@ -147,6 +162,7 @@ int peerage_stats(const peerage *constant, struct peerage_stat *out, int room)
     struct peerage *p = (struct peerage *)(uintptr_t)constant;
     struct sink k = {out, room, 0};
     struct store_stats store;
+    struct node_tally_stats tallies;
 
     if (shell_is_foreign(p))
         return PEERAGE_E_FORKED;
@@ -156,6 +172,8 @@ int peerage_stats(const peerage *constant, struct peerage_stat *out, int room)
     const struct view *v = serve_view(node_serve(p->node));
     put_serve(&k, serve_stats(node_serve(p->node)));
     serve_store_stats(node_serve(p->node), &store);
+    node_tally_stats(p->node, &tallies);
+    put_tallies(&k, &tallies);
     put(&k, "flights", serve_flights(node_serve(p->node)));
     put(&k, "members", v ? v->count : 0);
     if (k.count < room)

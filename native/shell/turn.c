@@ -146,7 +146,8 @@ static bool has_sends(const struct effects *e)
     for (size_t i = 0; i < e->count; i++) {
         enum effect_kind kind = e->at[i].kind;
         if (kind == EFFECT_ANSWER || kind == EFFECT_CALL || kind == EFFECT_TIER_ASK ||
-            kind == EFFECT_TIER_PUT || kind == EFFECT_TIER_END || kind == EFFECT_TIER_DELETE)
+            kind == EFFECT_TIER_PUT || kind == EFFECT_TIER_END || kind == EFFECT_TIER_DELETE ||
+            kind == EFFECT_TIER_TALLY)
             return true;
     }
     return false;
