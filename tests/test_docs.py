@@ -1,0 +1,143 @@
+"""What the documents show works: every block of Python runs, and every line of shell names
+commands, files, options and targets that exist. (The lines that take minutes, or a server,
+have tests of their own; here their words are held against the tree.)"""
+
+import ast
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+# What a reader of the page has: an upstream to fetch from, and a running event loop.
+PREAMBLE = """
+import ast, asyncio, sys
+fetched = []
+async def fetch(channel, before=None):
+    fetched.append(channel)
+    return f"page of {channel}".encode()
+async def main(source):
+    space = {"fetch": fetch, "__name__": "documented"}
+    code = compile(source, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(code, space)
+    if asyncio.iscoroutine(result):
+        await result
+asyncio.run(main(sys.stdin.read()))
+"""
+
+# From outside the project; everything else must be in it.
+FOREIGN = {
+    "apt-get", "awk", "cat", "cd", "curl", "docker", "docker-compose", "echo", "git", "gunicorn",
+    "ip", "journalctl", "kubectl", "make", "nft", "openssl", "pip", "pytest", "python", "python3",
+    "ssh", "sudo", "systemctl", "ufw", "uvicorn",
+}
+
+
+def blocks(*languages):
+    return list(each_block(languages))
+
+
+def each_block(languages):
+    for page in PAGES:
+        text = page.read_text()
+        for match in BLOCK.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            if match[1] in languages:
+                yield pytest.param(match[2], id=f"{page.name}:{line}")
+
+
+def test_every_block_says_what_it_is_or_is_a_drawing():
+    known = {"", "python", "sh", "c", "yaml", "ini", "nginx", "json", "text"}
+    for page in PAGES:
+        assert page.read_text().count("```") % 2 == 0, page
+        for match in BLOCK.finditer(page.read_text()):
+            assert match[1] in known, f"{page.name}: a block of {match[1]}"
+
+
+@pytest.mark.parametrize("source", blocks("python"))
+def test_python_runs(source):
+    ast.parse(source)
+    done = subprocess.run([sys.executable, "-c", PREAMBLE], input=source, text=True,
+                          capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def commands(source):
+    """Each command of the block as its words, without assignments, comments, pipes."""
+    joined = source.replace("\\\n", " ")
+    for inner in re.findall(r"\$\(([^()]*)\)", joined):
+        yield from commands(inner)
+    joined = re.sub(r"\$\(([^()]*)\)", "made", joined)
+    for line in joined.splitlines():
+        for part in re.split(r"&&|\|\||;|\|", line.split(" # ")[0]):
+            words = shlex.split(part, comments=True)
+            while words and (re.fullmatch(r"[A-Z_][A-Z_0-9]*=.*", words[0]) or
+                             words[0] in ("export", "sudo", "env")):
+                words.pop(0)
+            if words and not re.fullmatch(r"[A-Z_][A-Z_0-9]*=.*", words[0]):
+                yield words
+
+
+def check_options(program, words):
+    source = program.read_text()
+    if program.suffix == ".py" and "add_argument" not in source:
+        source += "".join(p.read_text() for p in (ROOT / "python/peerage/demo").rglob("*.py"))
+    if program.name == "demo.sh":       # hands its options on to the load test
+        source += "".join(p.read_text() for p in (ROOT / "python/peerage/demo").rglob("*.py"))
+    for word in words:
+        if word.startswith("--"):
+            option = word.split("=")[0]
+            assert option in source, f"{program.name} knows no {option}"
+
+
+def check_make(words):
+    folder = ROOT / words[words.index("-C") + 1] if "-C" in words else ROOT
+    makefile = (folder / "Makefile").read_text()
+    skip = False
+    for word in words:
+        if skip or word == "-C":
+            skip = not skip
+        elif "=" not in word and not word.startswith("-"):
+            assert re.search(rf"^{re.escape(word)}\b.*:", makefile, re.MULTILINE), \
+                f"no target {word}"
+
+
+@pytest.mark.parametrize("source", blocks("sh"))
+def test_shell_names_what_exists(source):
+    subprocess.run(["bash", "-n"], input=source, text=True, check=True)
+    for words in commands(source):
+        program, rest = words[0], words[1:]
+        if (ROOT / program).is_file():
+            check_options(ROOT / program, rest)
+        else:
+            assert program in FOREIGN or program == "peerage", f"what is {program}?"
+        if program == "make":
+            check_make(rest)
+        if program in ("python", "python3") and rest[:1] == ["-m"] and \
+                rest[1].startswith("peerage"):
+            module = ROOT / "python" / rest[1].replace(".", "/")
+            assert module.with_suffix(".py").exists() or (module / "__main__.py").exists()
+        for word in rest:
+            if re.match(r"(scripts|deploy|tests|native|docs|python)/[\w./-]+$", word) and \
+                    "build/" not in word:
+                assert (ROOT / word).exists(), f"no file {word}"
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_files_named_in_the_text_exist():
+    for page in PAGES:
+        for name in re.findall(r"`((?:scripts|deploy|tests|native|docs|python)/[\w./-]+)`",
+                               page.read_text()):
+            if "build/" not in name:
+                assert (ROOT / name).exists(), f"{page.name}: {name}"
