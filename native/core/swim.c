@@ -268,7 +268,11 @@ static void end_probe(struct swim *s, uint64_t now_ms, struct swim_out *out)
     }
     const struct member *m = members_at(&s->members, p->target);
     s->stats.probes_failed++;
-    feel(s, p->helper_count > 0 ? p->helper_count - p->nack_count : 1);
+    /* Lifeguard counts every nack that is missing. Where a whole server has gone,
+     * helpers are dead too, and all who live would slow down just when there is
+     * most to find out: so only a majority of missing nacks counts. */
+    int missing = p->helper_count - p->nack_count, surplus = 2 * missing - p->helper_count;
+    feel(s, p->helper_count == 0 ? 1 : surplus > 0 ? surplus : 0);
     if (!(m->marks & MARK_USED) || m->node_id != p->node_id || !member_is_live(m))
         return;
     if (!is_deaf(s, now_ms))
@@ -402,7 +406,8 @@ static void forgive(struct swim *s, uint64_t late_ms)
 static void bury_overdue(struct swim *s, uint64_t now_ms, struct swim_out *out)
 {
     uint32_t i;
-    while ((i = suspicions_overdue(&s->suspicions, now_ms)) != MEMBER_NONE)
+    while ((i = suspicions_overdue(&s->suspicions, &s->members, &s->p, now_ms))
+           != MEMBER_NONE)
         swim_bury(s, now_ms, i, out);
 }
 

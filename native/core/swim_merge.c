@@ -59,7 +59,7 @@ static bool suspect(struct swim *s, uint64_t now_ms, uint32_t i, uint64_t versio
     become(s, i, &st);
     suspicions_start(&s->suspicions, &s->members, &s->p, i, &hosts[0], now_ms);
     for (uint8_t k = 1; k < host_count; k++)
-        suspicions_confirm(&s->suspicions, &s->members, i, &hosts[k]);
+        suspicions_confirm(&s->suspicions, &s->members, &s->p, i, &hosts[k]);
     if (contested)
         m->marks |= MARK_CONTESTED;
     gossip_queue(&s->gossip, &s->members, i);
@@ -86,7 +86,7 @@ void swim_accuse(struct swim *s, uint64_t now_ms, uint32_t i, struct swim_out *o
         tell(s, now_ms, i, out);
         s->gossip_ms = max_u64(s->gossip_ms, now_ms + s->p.gossip_every_ms);
     } else if (m->state == SWIM_SUSPECT
-               && suspicions_confirm(&s->suspicions, &s->members, i, &us)) {
+               && suspicions_confirm(&s->suspicions, &s->members, &s->p, i, &us)) {
         gossip_queue(&s->gossip, &s->members, i);
     }
 }
@@ -374,7 +374,7 @@ static void hear_again(struct swim *s, uint64_t now_ms, uint32_t i, const struct
         if (u->contested)
             m->marks |= MARK_CONTESTED;
         for (uint8_t k = 0; k < u->accuser_count; k++)
-            news |= suspicions_confirm(&s->suspicions, &s->members, i, &u->accusers[k]);
+            news |= suspicions_confirm(&s->suspicions, &s->members, &s->p, i, &u->accusers[k]);
         if (news)
             gossip_queue(&s->gossip, &s->members, i);
         return;

@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#define RECKON_EVERY_MS 100u        /* in a storm of suspicions, not for each of them */
+
 void suspicions_init(struct suspicions *s)
 {
     *s = (struct suspicions){.due_ms = NEVER_MS};
@@ -37,38 +39,54 @@ static bool same_host(const struct host *h, const struct addr *a)
     return memcmp(h->ip, a->ip, sizeof h->ip) == 0;
 }
 
-/* How many hosts could confirm what `first` says of `accused`, at most `limit`. */
-static uint8_t witnesses(const struct members *t, uint32_t accused, const struct host *first,
-                         uint32_t limit)
+/* How many hosts more could confirm it, at most `most`. */
+static uint8_t witnesses(const struct members *t, const struct suspicion *it, uint8_t most)
 {
-    struct host seen[ACCUSERS_MAX];
-    uint8_t count = 0;
-    if (limit > ACCUSERS_MAX - 1)
-        limit = ACCUSERS_MAX - 1;
-    for (uint32_t i = members_from(t, 0); i != MEMBER_NONE && count < limit;
+    struct host seen[2 * ACCUSERS_MAX];
+    uint8_t known = it->count, count = 0;
+    memcpy(seen, it->hosts, it->count * sizeof seen[0]);
+    for (uint32_t i = members_from(t, 0); i != MEMBER_NONE && count < most;
          i = members_from(t, i + 1)) {
         const struct member *m = members_at(t, i);
-        if (i == accused || !member_is_live(m) || (m->flags & SWIM_OBSERVER)
-            || same_host(first, &m->addr))
+        if (i == it->member || m->state != SWIM_ALIVE || (m->flags & SWIM_OBSERVER))
             continue;
-        bool known = false;
-        for (uint8_t k = 0; k < count; k++)
-            known = known || same_host(&seen[k], &m->addr);
-        if (!known)
-            memcpy(seen[count++].ip, m->addr.ip, 16);
+        bool again = false;
+        for (uint8_t k = 0; k < known && !again; k++)
+            again = same_host(&seen[k], &m->addr);
+        if (again)
+            continue;
+        memcpy(seen[known++].ip, m->addr.ip, 16);
+        count++;
     }
     return count;
 }
 
-static void reckon(struct suspicions *s, struct suspicion *it)
+static uint8_t most_confirmations(const struct swim_params *p)
 {
+    return (uint8_t)min_u64(p->confirmations_max, ACCUSERS_MAX - 1);
+}
+
+static void reckon(struct suspicions *s, const struct members *t, const struct swim_params *p,
+                   struct suspicion *it)
+{
+    uint8_t had = (uint8_t)(it->count - 1), most = most_confirmations(p);
+    it->k = t->live <= 3 ? 0 : had;
+    if (t->live > 3 && had < most)
+        it->k = (uint8_t)(it->k + witnesses(t, it, (uint8_t)(most - had)));
     double timeout = it->min_ms;
-    if (it->k > 0) {
+    if (it->k > had) {
         double span = (double)(it->max_ms - it->min_ms);
         timeout = it->max_ms - span * log((double)it->count) / log(it->k + 1.0);
     }
     it->deadline_ms = it->since_ms + max_u64(it->min_ms, (uint64_t)(timeout + 0.5));
     s->due_ms = min_u64(s->due_ms, it->deadline_ms);
+}
+
+/* The others' witnesses may have changed: look at them all, soon. */
+static void disturb(struct suspicions *s, uint64_t now_ms)
+{
+    s->stale = true;
+    s->due_ms = min_u64(s->due_ms, now_ms + RECKON_EVERY_MS);
 }
 
 void suspicions_start(struct suspicions *s, struct members *t, const struct swim_params *p,
@@ -83,10 +101,11 @@ void suspicions_start(struct suspicions *s, struct members *t, const struct swim
     it->since_ms = now_ms;
     it->min_ms = (uint32_t)min;
     it->max_ms = it->min_ms * p->suspicion_max_factor;
-    it->k = t->live <= 3 ? 0 : witnesses(t, member, first, p->confirmations_max);
     it->hosts[it->count++] = *first;
-    reckon(s, it);
+    reckon(s, t, p, it);
     members_at(t, member)->since_s = s->count++;
+    if (s->count > 1)
+        disturb(s, now_ms);
 }
 
 static struct suspicion *of(struct suspicions *s, struct members *t, uint32_t member)
@@ -96,18 +115,18 @@ static struct suspicion *of(struct suspicions *s, struct members *t, uint32_t me
     return it;
 }
 
-bool suspicions_confirm(struct suspicions *s, struct members *t, uint32_t member,
-                        const struct host *h)
+bool suspicions_confirm(struct suspicions *s, struct members *t, const struct swim_params *p,
+                        uint32_t member, const struct host *h)
 {
     struct suspicion *it = of(s, t, member);
-    if (it->count > it->k || it->count == ACCUSERS_MAX)
+    if (it->count > most_confirmations(p))
         return false;
     for (uint8_t k = 0; k < it->count; k++) {
         if (memcmp(it->hosts[k].ip, h->ip, 16) == 0)
             return false;
     }
     it->hosts[it->count++] = *h;
-    reckon(s, it);
+    reckon(s, t, p, it);
     return true;
 }
 
@@ -115,17 +134,23 @@ void suspicions_end(struct suspicions *s, struct members *t, uint32_t member)
 {
     struct suspicion *it = of(s, t, member);
     *it = s->at[--s->count];
+    s->stale = s->count > 0;        /* fewer suspects: time only grows, so no hurry */
     if (it != &s->at[s->count])
         members_at(t, it->member)->since_s = (uint32_t)(it - s->at);
 }
 
-uint32_t suspicions_overdue(struct suspicions *s, uint64_t now_ms)
+uint32_t suspicions_overdue(struct suspicions *s, const struct members *t,
+                            const struct swim_params *p, uint64_t now_ms)
 {
     if (now_ms < s->due_ms)
         return MEMBER_NONE;
     s->due_ms = NEVER_MS;
-    for (uint32_t k = 0; k < s->count; k++)
+    for (uint32_t k = 0; k < s->count; k++) {
+        if (s->stale)
+            reckon(s, t, p, &s->at[k]);
         s->due_ms = min_u64(s->due_ms, s->at[k].deadline_ms);
+    }
+    s->stale = false;
     for (uint32_t k = 0; k < s->count; k++) {
         if (now_ms >= s->at[k].deadline_ms)
             return s->at[k].member;

@@ -86,20 +86,26 @@ static uint32_t up(const struct sim *sim)
     return count;
 }
 
+static void crash_one(struct sim *sim, struct run *run, uint32_t node)
+{
+    struct victim *v = &run->victims[run->victim_count++];
+    *v = (struct victim){.node = node, .id = sim->nodes[node].id, .crashed_ms = sim_now_ms(sim)};
+    sim_crash(sim, node);
+}
+
 static void crash_some(struct sim *sim, struct run *run)
 {
-    uint32_t crash = run->c->crash;
-    run->victims = calloc(crash ? crash : 1, sizeof *run->victims);
+    run->victims = calloc(sim->count, sizeof *run->victims);
     if (run->victims == NULL)
         abort();
-    while (run->victim_count < crash) {
+    for (uint32_t node = 0; run->c->host_down && node < sim->count; node++) {
+        if (sim->nodes[node].host == 0)
+            crash_one(sim, run, node);
+    }
+    while (!run->c->host_down && run->victim_count < run->c->crash) {
         uint32_t node = (uint32_t)prng_below(&sim->prng, sim->count);
-        if (!sim_is_up(sim, node))
-            continue;
-        struct victim *v = &run->victims[run->victim_count++];
-        *v = (struct victim){.node = node, .id = sim->nodes[node].id,
-                             .crashed_ms = sim_now_ms(sim)};
-        sim_crash(sim, node);
+        if (sim_is_up(sim, node))
+            crash_one(sim, run, node);
     }
 }
 
@@ -223,7 +229,7 @@ static void measure(struct figures *f, const struct scenario *c, uint64_t seed, 
     for (uint32_t k = 0; k < c->nodes; k++)
         sim_node_stats(&sim, k, &run.began[k]);
     uint64_t begin_ms = sim_now_ms(&sim), end_ms = begin_ms + (uint64_t)c->seconds * 1000;
-    if (c->crash > 0)
+    if (c->crash > 0 || c->host_down)
         crash_some(&sim, &run);
     if (c->stall_ms > 0) {
         stall(&sim, c, end_ms);

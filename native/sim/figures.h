@@ -10,6 +10,7 @@ struct scenario {
     uint64_t seed, seeds;       /* the first, and how many */
     double loss;
     uint32_t crash;             /* members, at one moment */
+    bool host_down;             /* all of host 0 crash at that moment */
     uint32_t join_s;            /* 0: start converged; else all join one seed within it */
     uint32_t stall_ms, run_ms;  /* host 0 stalls; run_ms > 0: again and again */
     uint32_t deaf;              /* members that lose all ingress... */

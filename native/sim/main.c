@@ -13,6 +13,7 @@ static const char usage[] =
     "peerage-sim [--seed S] [--seeds M]                 chaos, calm and mutations, M seeds each\n"
     "peerage-sim --chaos|--calm|--mutations [--seed S] [--seeds M] [--trace]\n"
     "peerage-sim --nodes N [--hosts H] [--crash K] [--loss P] [--seconds S] [--seeds M] [--json]\n"
+    "            [--host-down]       all nodes of one host crash together\n"
     "            [--join S]          all others join one seed within S seconds\n"
     "            [--stall MS [--run MS]]  the workers of one host stall, once or in turns\n"
     "            [--deaf K,S]        K members lose all ingress, S seconds on, S off\n"
@@ -95,14 +96,15 @@ static bool mutations(uint64_t seed)
 int main(int argc, char **argv)
 {
     enum { NODES = 256, HOSTS, CRASH, LOSS, SECONDS, SEED, SEEDS, JSON, JOIN, STALL, RUN, DEAF,
-           PARTITION, CHAOS, CALM, MUTATIONS, TRACE };
+           PARTITION, CHAOS, CALM, MUTATIONS, TRACE, HOST_DOWN };
     static const struct option options[] = {
         {"nodes", 1, NULL, NODES}, {"hosts", 1, NULL, HOSTS}, {"crash", 1, NULL, CRASH},
         {"loss", 1, NULL, LOSS}, {"seconds", 1, NULL, SECONDS}, {"seed", 1, NULL, SEED},
         {"seeds", 1, NULL, SEEDS}, {"json", 0, NULL, JSON}, {"join", 1, NULL, JOIN},
         {"stall", 1, NULL, STALL}, {"run", 1, NULL, RUN}, {"deaf", 1, NULL, DEAF},
         {"partition", 1, NULL, PARTITION}, {"chaos", 0, NULL, CHAOS}, {"calm", 0, NULL, CALM},
-        {"mutations", 0, NULL, MUTATIONS}, {"trace", 0, NULL, TRACE}, {NULL, 0, NULL, 0},
+        {"mutations", 0, NULL, MUTATIONS}, {"trace", 0, NULL, TRACE},
+        {"host-down", 0, NULL, HOST_DOWN}, {NULL, 0, NULL, 0},
     };
     struct scenario c = {.hosts = 1, .seconds = 60, .seed = 1};
     int what = 0, option;
@@ -128,6 +130,7 @@ int main(int argc, char **argv)
             c.deaf_s = *rest == ',' ? (uint32_t)strtoul(rest + 1, NULL, 10) : 20;
             break;
         case PARTITION: c.partition_s = (uint32_t)number; break;
+        case HOST_DOWN: c.host_down = true; break;
         case TRACE: trace = stdout; break;
         case CHAOS: case CALM: case MUTATIONS: what = option; break;
         default: fputs(usage, stderr); return 2;

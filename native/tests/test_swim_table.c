@@ -275,17 +275,58 @@ static void witnesses_shorten_a_suspicion(void **state)
         for (uint32_t k = 1; k < table[c].accusers; k++) {
             struct addr other = at(k, 1);
             h = host_of(&other);
-            assert_true(suspicions_confirm(&s, &t, accused, &h));
-            assert_false(suspicions_confirm(&s, &t, accused, &h));     /* the same host again */
+            assert_true(suspicions_confirm(&s, &t, &p, accused, &h));
+            assert_false(suspicions_confirm(&s, &t, &p, accused, &h));     /* the same host again */
         }
         assert_int_equal(s.due_ms, 5000 + table[c].timeout_ms);
-        assert_int_equal(suspicions_overdue(&s, s.due_ms - 1), MEMBER_NONE);
-        assert_int_equal(suspicions_overdue(&s, s.due_ms), accused);
+        assert_int_equal(suspicions_overdue(&s, &t, &p, s.due_ms - 1), MEMBER_NONE);
+        assert_int_equal(suspicions_overdue(&s, &t, &p, s.due_ms), accused);
         suspicions_end(&s, &t, accused);
-        assert_int_equal(suspicions_overdue(&s, NEVER_MS), MEMBER_NONE);
+        assert_int_equal(suspicions_overdue(&s, &t, &p, NEVER_MS), MEMBER_NONE);
         suspicions_deinit(&s);
         members_deinit(&t);
     }
+}
+
+/* A whole server goes: its workers come under suspicion one by one, and as the last
+ * does, nobody is left there to confirm anything. All deadlines come down to min;
+ * one that refutes brings them up again. */
+static void suspects_are_no_witnesses(void **state)
+{
+    struct members t;
+    struct suspicions s;
+    struct prng prng;
+    struct swim_params p;
+    uint32_t i;
+    (void)state;
+    swim_params_default(&p);
+    prng_seed(&prng, 1);
+    members_init(&t);
+    suspicions_init(&s);
+    for (uint32_t k = 0; k < 8; k++) {          /* 0-3 here, 4-7 there */
+        struct standing st = alive(k + 1, 1);
+        struct addr a = at(k / 4, (uint16_t)(1 + k % 4));
+        members_add(&t, &a, &st, &prng, &i);
+    }
+    struct addr here = at(0, 1);
+    struct host h = host_of(&here);
+    for (uint32_t k = 4; k < 8; k++) {
+        struct standing st = alive(k + 1, 1);
+        st.state = SWIM_SUSPECT;
+        members_become(&t, k, &st, &prng);
+        assert_int_equal(suspicions_room(&s), 0);
+        suspicions_start(&s, &t, &p, k, &h, 1000);
+        assert_int_equal(suspicions_overdue(&s, &t, &p, 1200), MEMBER_NONE);
+        for (uint32_t n = 0; n < s.count; n++)
+            assert_int_equal(s.at[n].deadline_ms, 1000u + (k < 7 ? 18000u : 3000u));
+    }
+    suspicions_end(&s, &t, 5);
+    struct standing back = alive(6, 2);
+    members_become(&t, 5, &back, &prng);
+    assert_int_equal(suspicions_overdue(&s, &t, &p, 4000), MEMBER_NONE);
+    assert_int_equal(s.due_ms, 19000);
+    suspicions_deinit(&s);
+    members_deinit(&t);
 }
 
 /* A thousand members take longer to tell: min grows with the logarithm. */
@@ -439,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_record_is_small),
         cmocka_unit_test(least_sent_goes_first),
         cmocka_unit_test(witnesses_shorten_a_suspicion),
+        cmocka_unit_test(suspects_are_no_witnesses),
         cmocka_unit_test(more_members_more_time),
         cmocka_unit_test(updates_come_back_as_they_went),
         cmocka_unit_test(later_fields_are_skipped),
