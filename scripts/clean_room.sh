@@ -33,7 +33,7 @@ end()
     mounted=()
     if [ -n "${KEEP:-}" ]; then
         echo "left in $folder"
-    elif ! grep -qE " $folder[/ ]" /proc/mounts; then
+    elif ! grep -qE " ${folder}[/ ]" /proc/mounts; then
         rm -rf "$folder"
     fi
 }
