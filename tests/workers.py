@@ -95,6 +95,8 @@ def joined(workers, seconds=15.0):
         return True
 
     until(see, seconds, "the workers did not find each other")
+    for worker in workers:
+        worker.address = next(m["address"] for m in worker("members") if m["self"])
     return workers
 
 

@@ -52,6 +52,8 @@ const struct view *serve_view(const struct serve *);    /* under the lock; NULL:
 /* What this node has to hand on since the members changed has reached who lacks it, as far as
  * it could: a draining node waits for that (O8), and for serve_flights. */
 bool serve_handed_on(const struct serve *);
+/* Nobody else takes part in the contest. */
+bool serve_is_alone(const struct serve *);
 /* A channel's ranks as an asker should try them: those avoided left out but for the one
  * probe a time (O2). Returns how many. */
 unsigned serve_ranks(struct serve *, struct span channel, uint64_t now_ms,

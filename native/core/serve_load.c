@@ -227,7 +227,11 @@ static bool peek_landed(struct serve *s, struct flight *f, const struct message 
 {
     if (m->kind != MESSAGE_VALUE || m->flags & MESSAGE_STALE || m->ttl_ms == 0)
         return false;
-    if (m->delete_id != delete_id_of(s, f->key, f->channel, now_ms))
+    /* Of a delete that the peer does not know, its value may be from before it. One that only
+     * the peer knows, as where this node was away, does no harm: the value is for who waits,
+     * and not stored (D2). */
+    uint64_t known = delete_id_of(s, f->key, f->channel, now_ms);
+    if (known != 0 && m->delete_id != known)
         return false;
     struct loaded item = {.key = f->key, .blob = value, .value_type = m->value_type,
                           .ttl_ms = m->ttl_ms, .stale_ms = m->stale_ms, .age_ms = m->age_ms};

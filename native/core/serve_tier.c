@@ -46,6 +46,8 @@ static bool can_load(const struct serve *s, const struct flight *f)
     return f->stay || loader_find(s, f->loader);
 }
 
+bool serve_is_alone(const struct serve *s) { return is_alone(s); }
+
 bool tier_first(struct serve *s, struct flight *f, enum tier_want want, uint64_t now_ms,
                 struct effects *fx)
 {

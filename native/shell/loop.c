@@ -15,6 +15,8 @@
 #define LATE_MS_MAX 20u             /* timers wait so long for sockets to be drained (M5) */
 #define SWEEP_EVERY_MS 1000u
 #define SLEEP_MS_MAX 10000u
+#define AWAY_MS 2500u               /* the shortest suspicion, less one protocol period: so late
+                                       is who may have been declared dead */
 
 /* ---- what core wants sent -------------------------------------------------------------- */
 
@@ -406,6 +408,8 @@ static uint64_t next_due(struct loop *loop, uint64_t now_ms)
     pthread_mutex_lock(&p->lock);
     due = min_u64(due, node_serve_due_ms(p->node));
     p->loop_wakes_ms = due;
+    if (now_ms < p->away_ms)        /* else who comes next empties the store */
+        p->away_ms = swim && !serve_is_alone(node_serve(p->node)) ? due + AWAY_MS : NEVER_MS;
     pthread_mutex_unlock(&p->lock);
     return due;
 }
@@ -420,6 +424,11 @@ void loop_prepare(struct ev_loop *ev, ev_prepare *w, int events)
         call_flush(loop);
     } while (!list_empty(&loop->server.dirty) || !list_empty(&loop->calls.failed));
     uint64_t now_ms = clock_now_ms(), due = next_due(loop, now_ms);
+    if (loop->stopping) {
+        if (!server_is_writing(loop) || now_ms >= loop->stop_by_ms)
+            ev_break(ev, EVBREAK_ALL);
+        due = min_u64(due, loop->stop_by_ms);
+    }
     if (due == loop->due_ms && ev_is_active(&loop->timer))
         return;
     loop->due_ms = due;

@@ -41,7 +41,8 @@ struct loop {
     unsigned adopted_count;
     bool observing;             /* no port of the range was free: tries again (M7) */
     bool parted;                /* membership has ended: left, or M6 */
-    bool stopping;
+    bool stopping;              /* as soon as its last answers are written */
+    uint64_t stop_by_ms;        /* or then */
     bool spread;                /* news or a phase wait to be made a view */
     uint64_t started_ms;
     uint64_t sweep_ms, range_ms;

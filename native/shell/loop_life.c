@@ -18,6 +18,7 @@
 #include "shell/turn.h"
 
 #define RANGE_EVERY_MS 5000u        /* an observer tries for a port (M7) */
+#define LINGER_MS 500u              /* for peers that are slow to read their last answers */
 
 static int system_line(char line[PEERAGE_LINE_MAX], const char *what)
 {
@@ -335,7 +336,9 @@ static void leave(struct mail *mail, struct loop *loop)
     if (loop->redis)
         redis_leave(loop->redis);   /* breaks it in a moment */
     else
-        ev_break(loop->ev, EVBREAK_ALL);
+        /* The last answers, of the flights that were waited for, are written first. */
+    loop->stopping = true;
+    loop->stop_by_ms = clock_now_ms() + LINGER_MS;
 }
 
 void loop_stop(struct peerage *p)
@@ -356,7 +359,7 @@ void loop_stop(struct peerage *p)
      * closed before the connections, and run out. */
     mailbox_close(&p->mailbox);
     pthread_mutex_lock(&p->lock);
-    p->loop_wakes_ms = NEVER_MS;
+    p->loop_wakes_ms = p->away_ms = NEVER_MS;
     pthread_mutex_unlock(&p->lock);
     pool_set_open(&p->pool, false);
     redis_stop(loop);

@@ -74,7 +74,7 @@ static void init_locks(struct peerage *p)
     list_init(&p->idle_ports);
     for (unsigned b = 0; b < PERMIT_BUCKETS; b++)
         list_init(&p->permits[b]);
-    p->loop_wakes_ms = NEVER_MS;
+    p->loop_wakes_ms = p->away_ms = NEVER_MS;
     notice_init(&p->notices);
     mailbox_init(&p->mailbox);
     pool_init(&p->pool);
@@ -325,7 +325,8 @@ int peerage_get(peerage *p, const void *key, size_t key_bytes, struct peerage_an
         return ERR_FORKED;
     now_ms = clock_coarse_ms();
     pthread_mutex_lock(&p->lock);
-    bool found = serve_get(node_serve(p->node), span_of(key, key_bytes), now_ms, &hit);
+    bool found = now_ms < p->away_ms &&
+                 serve_get(node_serve(p->node), span_of(key, key_bytes), now_ms, &hit);
     if (found)
         fill_hit(&hit, now_ms, out);
     pthread_mutex_unlock(&p->lock);

@@ -232,6 +232,17 @@ void server_flush(struct loop *loop)
     }
 }
 
+bool server_is_writing(const struct loop *loop)
+{
+    for (unsigned b = 0; b < SERVER_BUCKETS; b++) {
+        LIST_FOREACH((struct list *)&loop->server.by_id[b], l) {
+            if (tcp_wants_write(CONTAINER_OF(l, struct inbound, of_id)->c))
+                return true;
+        }
+    }
+    return false;
+}
+
 static void ready(struct ev_loop *ev, ev_io *io, int events)
 {
     struct inbound *i = io->data;

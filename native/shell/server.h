@@ -39,6 +39,8 @@ void server_replace(struct server *, struct loop *, int fd);
 void server_answer(struct loop *, uint64_t conn_id, struct message *, struct blob *value);
 /* Write what waits, close what is to be closed. */
 void server_flush(struct loop *);
+/* Is there an answer that its socket has not taken yet? */
+bool server_is_writing(const struct loop *);
 /* Cut who is too slow; once a second. */
 void server_sweep(struct loop *, uint64_t now_ms);
 

@@ -56,6 +56,8 @@ struct peerage {
     bool closed;                    /* no question is begun any more */
     uint64_t loop_wakes_ms;         /* what the loop thread's timer for flights is set to;
                                        NEVER_MS also where there is no loop thread */
+    uint64_t away_ms;               /* from then on: was this process stopped, and declared
+                                       dead? See turn.c. NEVER_MS: no matter */
     struct counters counters;
     struct redis_counters redis;
     struct notices notices;

@@ -12,6 +12,18 @@ struct parcel {
     struct effects effects;
 };
 
+/* This process stood still for so long that the others may have declared it dead, and
+ * deleted things since. It would hear of that, but not before its first questions, and
+ * perhaps never: a suspicion that still lies in its socket makes it refute what it did not
+ * read yet. So everything goes before anything is served, local hits too (rule D3). */
+static void empty_after_absence(struct peerage *p)
+{
+    p->away_ms = NEVER_MS;      /* the loop thread sets it again */
+    serve_drop_all(node_serve(p->node));
+    notice_log(&p->notices, LOG_WARNING, "This process stood still: peers may have declared it "
+               "dead, its cache is emptied");
+}
+
 static void begin(struct peerage *p, struct turn *t, struct loop *loop)
 {
     effects_init(&t->effects);
@@ -20,6 +32,8 @@ static void begin(struct peerage *p, struct turn *t, struct loop *loop)
     t->loop = loop;
     t->now_ms = clock_now_ms();
     pthread_mutex_lock(&p->lock);
+    if (t->now_ms >= p->away_ms)
+        empty_after_absence(p);
     /* Without a loop thread those who come by look after the deadlines. */
     if (p->loop_wakes_ms == NEVER_MS && node_serve_due_ms(p->node) <= t->now_ms)
         node_serve_tick(p->node, t->now_ms, &t->effects);
