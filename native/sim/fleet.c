@@ -1,96 +1,12 @@
 /* Whole nodes on virtual time (see fleet.h). */
-#include "fleet.h"
+#include "fleet_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/mem.h"
-#include "core/prng.h"
 
-enum event_kind {
-    EVENT_REQUEST,      /* a frame reaches the server of a connection */
-    EVENT_REPLY,        /* a frame reaches its client */
-    EVENT_CLOSED,       /* the client learns that its connection is closed, or was refused */
-    EVENT_DEADLINE,     /* of a connection's call, or of an asker's query */
-    EVENT_TAKE,         /* Python looks for registered loads */
-    EVENT_FINISH,       /* a loader ends */
-};
-
-struct asker;
-
-/* One exchange: an asker's question to one rank, or a node's call. */
-struct connection {
-    unsigned from, to;
-    uint64_t from_id, to_id;        /* node ids: a node that started anew is another */
-    bool closed;
-    uint64_t call_id;               /* a call of the node `from` */
-    struct asker *asker;            /* or a question of its asker */
-};
-
-struct event {
-    uint64_t due_ms, order;
-    enum event_kind kind;
-    unsigned node;
-    uint64_t node_id, conn, load_id;
-    struct asker *asker;
-    struct effect frame;            /* message with its own text and value */
-    char key[64];                   /* EVENT_FINISH: what was loaded, and for how long */
-    uint32_t ttl_ms, stale_ms;
-};
-
-struct asker {
-    struct fleet_ask result;
-    struct waiter waiter;
-    struct question question;
-    struct query query;
-    unsigned node, how;
-    uint64_t node_id, load_id, conn;        /* conn: of the question under way, or its permit */
-    bool permitted, left;
-    char key[64];
-    struct bundle *gathered;
-    uint64_t sent_ms;
-};
-
-struct changer {
-    struct fleet_change result;
-    struct waiter waiter;
-};
-
-struct tally_of {
-    char key[64];
-    unsigned begun, ended;
-};
-
-struct station {
-    struct node *node;
-    struct addr addr;
-    uint64_t node_id, started_ms;
-    bool dead, silent, stuck;
-    struct event *held;             /* what came while it was silent */
-    size_t held_count;
-};
-
-struct fleet {
-    struct fleet_config config;
-    struct prng prng;
-    uint64_t now_ms, order;
-    struct station stations[FLEET_NODES_MAX];
-    struct event *events;           /* a heap by (due_ms, order) */
-    size_t event_count, event_room;
-    struct connection *conns;       /* id - 1 */
-    size_t conn_count;
-    struct asker **askers;
-    size_t asker_count;
-    struct changer **changers;
-    size_t changer_count;
-    struct tally_of *loads;
-    size_t load_count;
-    uint64_t last_node_id;
-    bool loads_fail;
-    uint32_t draining;              /* bit i: node i */
-};
-
-static void *grow(void *at, size_t count, size_t size)
+void *fleet_grow(void *at, size_t count, size_t size)
 {
     if (count & (count - 1))
         return at;
@@ -107,9 +23,9 @@ static bool earlier(const struct event *a, const struct event *b)
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->order < b->order;
 }
 
-static void post(struct fleet *f, uint64_t after_ms, const struct event *e)
+void fleet_post(struct fleet *f, uint64_t after_ms, const struct event *e)
 {
-    f->events = grow(f->events, f->event_count, sizeof *e);
+    f->events = fleet_grow(f->events, f->event_count, sizeof *e);
     size_t i = f->event_count++;
     struct event fresh = *e;
     fresh.due_ms = f->now_ms + after_ms;
@@ -145,7 +61,7 @@ static void drop_frame(struct effect *frame)
 
 static bool lives(const struct fleet *f, unsigned i) { return !f->stations[i].dead; }
 
-static struct serve *serve_of(struct fleet *f, unsigned i)
+struct serve *fleet_serve(struct fleet *f, unsigned i)
 {
     return node_serve(f->stations[i].node);
 }
@@ -180,7 +96,7 @@ uint64_t fleet_now_ms(const struct fleet *f) { return f->now_ms; }
 uint64_t fleet_wall_ms(const struct fleet *f) { return f->now_ms + FLEET_WALL_MS; }
 struct node *fleet_node(struct fleet *f, unsigned i) { return f->stations[i].node; }
 
-static void apply(struct fleet *f, unsigned i, struct effects *fx);
+void fleet_apply(struct fleet *f, unsigned i, struct effects *fx);
 
 static void hand_view(struct fleet *f, unsigned i, uint32_t members, uint32_t warming,
                       bool swapped)
@@ -202,7 +118,7 @@ static void hand_view(struct fleet *f, unsigned i, uint32_t members, uint32_t wa
                 .addr = f->stations[j].addr,
                 .node_id = f->stations[j].node_id,
                 .started_ms = f->stations[j].started_ms,
-                .hash = serve_member_hash(serve_of(f, i), &scored->addr),
+                .hash = serve_member_hash(fleet_serve(f, i), &scored->addr),
                 .self = i == j,
                 .coordinates = true,
                 .warming = warming >> j & 1,
@@ -212,7 +128,7 @@ static void hand_view(struct fleet *f, unsigned i, uint32_t members, uint32_t wa
     }
     view_finish(v);
     node_set_view(f->stations[i].node, v, f->now_ms, &fx);
-    apply(f, i, &fx);
+    fleet_apply(f, i, &fx);
     effects_deinit(&fx);
 }
 
@@ -235,7 +151,7 @@ void fleet_views(struct fleet *f, uint32_t members)
 }
 
 void fleet_drain(struct fleet *f, unsigned i) { f->draining |= 1u << i; }
-bool fleet_handed_on(struct fleet *f, unsigned i) { return serve_handed_on(serve_of(f, i)); }
+bool fleet_handed_on(struct fleet *f, unsigned i) { return serve_handed_on(fleet_serve(f, i)); }
 
 struct fleet *fleet_new(const struct fleet_config *config)
 {
@@ -286,10 +202,10 @@ void fleet_free(struct fleet *f)
 
 /* ---- connections ------------------------------------------------------------------------------ */
 
-static uint64_t connect_to(struct fleet *f, unsigned from, const struct addr *to,
+uint64_t fleet_connect(struct fleet *f, unsigned from, const struct addr *to,
                            uint64_t node_id)
 {
-    f->conns = grow(f->conns, f->conn_count, sizeof f->conns[0]);
+    f->conns = fleet_grow(f->conns, f->conn_count, sizeof f->conns[0]);
     struct connection *c = &f->conns[f->conn_count++];
     *c = (struct connection){.from = from, .from_id = f->stations[from].node_id,
                              .to_id = node_id};
@@ -300,10 +216,10 @@ static uint64_t connect_to(struct fleet *f, unsigned from, const struct addr *to
     return f->conn_count;
 }
 
-static struct connection *conn_of(struct fleet *f, uint64_t id) { return &f->conns[id - 1]; }
+struct connection *fleet_conn(struct fleet *f, uint64_t id) { return &f->conns[id - 1]; }
 
 /* Refused, or another node on the port: the client learns within one way. */
-static bool reachable(const struct fleet *f, const struct connection *c)
+bool fleet_reaches(const struct fleet *f, const struct connection *c)
 {
     const struct station *to = &f->stations[c->to];
     return !to->dead && to->node_id == c->to_id && !c->closed;
@@ -312,7 +228,7 @@ static bool reachable(const struct fleet *f, const struct connection *c)
 /* Moves the frame out of `e` into the network. */
 static void transmit(struct fleet *f, enum event_kind kind, uint64_t conn, struct effect *e)
 {
-    struct connection *c = conn_of(f, conn);
+    struct connection *c = fleet_conn(f, conn);
     struct event event = {.kind = kind, .conn = conn,
                           .node = kind == EVENT_REQUEST ? c->to : c->from};
 
@@ -321,10 +237,10 @@ static void transmit(struct fleet *f, enum event_kind kind, uint64_t conn, struc
     e->value = NULL;
     e->text = NULL;
     event.node_id = kind == EVENT_REQUEST ? c->to_id : c->from_id;
-    post(f, f->config.latency_ms, &event);
+    fleet_post(f, f->config.latency_ms, &event);
 }
 
-static void transmit_message(struct fleet *f, uint64_t conn, const struct message *m,
+void fleet_transmit(struct fleet *f, uint64_t conn, const struct message *m,
                              struct blob *value)
 {
     struct effects fx;
@@ -334,231 +250,6 @@ static void transmit_message(struct fleet *f, uint64_t conn, const struct messag
     if (fx.count)               /* else out of memory: to the protocol a lost frame */
         transmit(f, EVENT_REQUEST, conn, &fx.at[0]);
     effects_deinit(&fx);
-}
-
-/* ---- askers --------------------------------------------------------------------------------------- */
-
-static struct tally_of *loads_of(struct fleet *f, const char *key)
-{
-    for (size_t i = 0; i < f->load_count; i++) {
-        if (strcmp(f->loads[i].key, key) == 0)
-            return &f->loads[i];
-    }
-    f->loads = grow(f->loads, f->load_count, sizeof f->loads[0]);
-    struct tally_of *t = &f->loads[f->load_count++];
-    *t = (struct tally_of){0};
-    snprintf(t->key, sizeof t->key, "%s", key);
-    return t;
-}
-
-static void start_load(struct fleet *f, unsigned node, uint64_t load_id, struct asker *asker,
-                       struct span key, uint32_t ttl_ms, uint32_t stale_ms)
-{
-    struct event e = {.kind = EVENT_FINISH, .node = node, .node_id = f->stations[node].node_id,
-                      .load_id = load_id, .asker = asker, .ttl_ms = ttl_ms,
-                      .stale_ms = stale_ms};
-
-    snprintf(e.key, sizeof e.key, "%.*s", (int)key.bytes, (const char *)key.at);
-    loads_of(f, e.key)->begun++;
-    post(f, f->config.load_ms, &e);
-}
-
-/* The asker runs its own loader. */
-static void load_by_asker(struct fleet *f, struct asker *a, uint64_t load_id)
-{
-    const struct message *ask = &a->question.ask;
-
-    a->load_id = load_id;
-    start_load(f, a->node, load_id, a, ask->key, ask->ttl_ms, ask->stale_ms);
-}
-
-static void finish_ask(struct fleet *f, struct asker *a, const struct answer *answer)
-{
-    a->result.done = true;
-    a->result.outcome = answer->outcome;
-    a->result.tier = answer->tier;
-    a->result.done_ms = f->now_ms;
-    if (answer->blob)
-        snprintf(a->result.value, sizeof a->result.value, "%.*s", (int)answer->blob->bytes,
-                 (const char *)answer->blob->at);
-}
-
-static void begin_ask(struct fleet *f, struct asker *a);
-static void drive(struct fleet *f, struct asker *a, enum query_step step, struct effects *fx);
-
-/* What came of asking, by return or later. */
-static void settle(struct fleet *f, struct asker *a, struct answer *answer)
-{
-    switch (answer->outcome) {
-    case OUTCOME_WAIT:
-        break;
-    case OUTCOME_RETRY:
-        begin_ask(f, a);
-        break;
-    case OUTCOME_LOAD:
-        load_by_asker(f, a, answer->load_id);
-        break;
-    default:
-        finish_ask(f, a, answer);
-        break;
-    }
-    answer_deinit(answer);
-}
-
-static void send_question(struct fleet *f, struct asker *a)
-{
-    const struct query_rank *rank = query_at(&a->query);
-    struct message m = a->question.ask;
-
-    query_fill(&a->query, f->now_ms, &m);
-    m.request_id = 1;
-    a->conn = connect_to(f, a->node, &rank->addr, rank->node_id);
-    conn_of(f, a->conn)->asker = a;
-    a->sent_ms = f->now_ms;
-    bundle_unref(a->gathered);
-    a->gathered = NULL;
-    if (reachable(f, conn_of(f, a->conn))) {
-        transmit_message(f, a->conn, &m, NULL);
-    } else {
-        struct event e = {.kind = EVENT_CLOSED, .conn = a->conn, .node = a->node,
-                          .node_id = a->node_id};
-        post(f, f->config.latency_ms, &e);
-    }
-}
-
-static void expect(struct fleet *f, struct asker *a)
-{
-    struct event e = {.kind = EVENT_DEADLINE, .asker = a, .node = a->node, .node_id = a->node_id};
-
-    if (a->query.due_ms != NEVER_MS)
-        post(f, a->query.due_ms - f->now_ms, &e);
-}
-
-static void drive(struct fleet *f, struct asker *a, enum query_step step, struct effects *fx)
-{
-    struct serve *s = serve_of(f, a->node);
-    struct answer out = {.outcome = OUTCOME_WAIT};
-    bool thread = a->how & FLEET_THREAD;
-
-    serve_peer(s, &a->query.verdict_of, a->query.verdict, f->now_ms);
-    /* What its connection still brings is for nobody: the query is over. */
-    if (a->conn && step != QUERY_SEND && step != QUERY_WAIT)
-        conn_of(f, a->conn)->asker = NULL;
-    switch (step) {
-    case QUERY_SEND:
-        send_question(f, a);
-        expect(f, a);
-        return;
-    case QUERY_WAIT:
-        expect(f, a);
-        return;
-    case QUERY_MISSED:
-        serve_answered_miss(s, a->load_id, f->now_ms, fx);
-        out.outcome = OUTCOME_MISS;
-        break;
-    case QUERY_RECURSIVE:
-        serve_lose(s, a->load_id, f->now_ms, fx);
-        out.outcome = OUTCOME_RECURSIVE;
-        break;
-    case QUERY_PERMITTED:
-    case QUERY_OWN:
-    case QUERY_LOAD:
-        a->permitted = step == QUERY_PERMITTED;
-        serve_answered_load(s, a->load_id, step, thread, &a->waiter, f->now_ms, &out, fx);
-        settle(f, a, &out);
-        return;
-    case QUERY_ANSWERED:
-        assert(0);      /* the caller has the frame */
-    }
-    if (thread)
-        settle(f, a, &out);
-}
-
-static void begin_ask(struct fleet *f, struct asker *a)
-{
-    struct query_rank ranks[RANKS_MAX];
-    struct answer answer;
-    unsigned count;
-    struct effects fx;
-
-    if (a->left)
-        return;
-    effects_init(&fx);
-    a->permitted = false;
-    a->waiter.token = a;
-    a->waiter.port = a;
-    serve_ask(serve_of(f, a->node), &a->question, &a->waiter, f->now_ms, &answer, ranks, &count,
-              &fx);
-    if (answer.outcome == OUTCOME_ASK) {
-        a->load_id = answer.load_id;
-        drive(f, a,
-              query_begin(&a->query, ranks, count, a->waiter.loads, f->config.timeout_ms,
-                          f->config.load_timeout_ms, f->now_ms),
-              &fx);
-    } else {
-        settle(f, a, &answer);
-    }
-    apply(f, a->node, &fx);
-    effects_deinit(&fx);
-}
-
-const struct fleet_ask *fleet_ask(struct fleet *f, unsigned i, const char *key, unsigned how,
-                                  uint32_t ttl_ms, uint32_t stale_ms)
-{
-    struct asker *a = calloc(1, sizeof *a);
-
-    f->askers = grow(f->askers, f->asker_count, sizeof(struct asker *));
-    if (!a)
-        abort();
-    f->askers[f->asker_count++] = a;
-    a->node = i;
-    a->node_id = f->stations[i].node_id;
-    a->how = how;
-    a->result.asked_ms = f->now_ms;
-    snprintf(a->key, sizeof a->key, "%s", key);
-    a->question.run_inline = how & FLEET_THREAD;
-    a->question.fresh = how & FLEET_FRESH;
-    a->question.ask = (struct message){
-        .key = span_text(a->key),
-        .loader = how & FLEET_REGISTERED ? span_text("registered") : SPAN_NONE,
-        .flags = (uint8_t)((how & (FLEET_LOADS | FLEET_REGISTERED) ? MESSAGE_LOADS : 0) |
-                           (how & FLEET_FRESH ? MESSAGE_FRESH : 0)),
-        .ttl_ms = ttl_ms,
-        .stale_ms = stale_ms,
-        .load_timeout_ms = f->config.load_timeout_ms,
-    };
-    list_init(&a->waiter.link);
-    begin_ask(f, a);
-    return &a->result;
-}
-
-void fleet_leave(struct fleet *f, const struct fleet_ask *ask)
-{
-    struct asker *a = CONTAINER_OF(ask, struct asker, result);
-    struct effects fx;
-
-    effects_init(&fx);
-    a->left = true;
-    serve_leave(serve_of(f, a->node), &a->waiter, f->now_ms, &fx);
-    apply(f, a->node, &fx);
-    effects_deinit(&fx);
-}
-
-const struct fleet_change *fleet_delete(struct fleet *f, unsigned i, const char *key)
-{
-    struct changer *c = calloc(1, sizeof *c);
-    struct message name = {.key = span_text(key)};
-    struct effects fx;
-
-    f->changers = grow(f->changers, f->changer_count, sizeof(struct changer *));
-    if (!c)
-        abort();
-    f->changers[f->changer_count++] = c;
-    effects_init(&fx);
-    node_change(f->stations[i].node, &name, false, NULL, &c->waiter, f->now_ms, &fx);
-    apply(f, i, &fx);
-    effects_deinit(&fx);
-    return &c->result;
 }
 
 /* ---- effects --------------------------------------------------------------------------------------------- */
@@ -580,7 +271,7 @@ static void completed(struct fleet *f, struct waiter *w)
     if (a) {
         struct answer answer = w->answer;
         memset(&w->answer, 0, sizeof w->answer);
-        settle(f, a, &answer);
+        fleet_settle(f, a, &answer);
         return;
     }
     struct changer *c = CONTAINER_OF(w, struct changer, waiter);
@@ -597,48 +288,48 @@ static void cancel(struct fleet *f, unsigned i, uint64_t load_id, void *port)
     struct asker *a = port;
     struct effects fx;
 
-    if (a && a->conn && conn_of(f, a->conn)->asker == a) {
+    if (a && a->conn && fleet_conn(f, a->conn)->asker == a) {
         struct message m = {.kind = MESSAGE_CANCEL, .request_id = 1};
-        if (reachable(f, conn_of(f, a->conn)))
-            transmit_message(f, a->conn, &m, NULL);
-        conn_of(f, a->conn)->asker = NULL;
+        if (fleet_reaches(f, fleet_conn(f, a->conn)))
+            fleet_transmit(f, a->conn, &m, NULL);
+        fleet_conn(f, a->conn)->asker = NULL;
     }
     effects_init(&fx);
-    serve_lose(serve_of(f, i), load_id, f->now_ms, &fx);
-    apply(f, i, &fx);
+    serve_lose(fleet_serve(f, i), load_id, f->now_ms, &fx);
+    fleet_apply(f, i, &fx);
     effects_deinit(&fx);
 }
 
 static void call(struct fleet *f, unsigned i, struct effect *e)
 {
-    uint64_t conn = connect_to(f, i, &e->addr, e->node_id);
-    struct connection *c = conn_of(f, conn);
+    uint64_t conn = fleet_connect(f, i, &e->addr, e->node_id);
+    struct connection *c = fleet_conn(f, conn);
     struct event failed = {.conn = conn, .node = i, .node_id = f->stations[i].node_id};
 
     c->call_id = e->call_id;
     e->message.request_id = 1;
-    if (!reachable(f, c)) {
+    if (!fleet_reaches(f, c)) {
         failed.kind = EVENT_CLOSED;
-        post(f, f->config.latency_ms, &failed);
+        fleet_post(f, f->config.latency_ms, &failed);
         return;
     }
     transmit(f, EVENT_REQUEST, conn, e);
     failed.kind = EVENT_DEADLINE;
-    post(f, e->timeout_ms, &failed);
+    fleet_post(f, e->timeout_ms, &failed);
 }
 
 static void gone(struct fleet *f, unsigned i, uint64_t node_id)
 {
     for (size_t id = 1; id <= f->conn_count; id++) {
-        struct connection *c = conn_of(f, id);
+        struct connection *c = fleet_conn(f, id);
         struct event e = {.kind = EVENT_CLOSED, .conn = id, .node = i,
                           .node_id = f->stations[i].node_id};
         if (c->from == i && c->to_id == node_id && c->asker && !c->closed)
-            post(f, 0, &e);
+            fleet_post(f, 0, &e);
     }
 }
 
-static void apply(struct fleet *f, unsigned i, struct effects *fx)
+void fleet_apply(struct fleet *f, unsigned i, struct effects *fx)
 {
     struct list done;
 
@@ -649,17 +340,17 @@ static void apply(struct fleet *f, unsigned i, struct effects *fx)
         struct event take = {.kind = EVENT_TAKE, .node = i, .node_id = f->stations[i].node_id};
         switch (e->kind) {
         case EFFECT_ANSWER:
-            if (!conn_of(f, e->conn_id)->closed)
+            if (!fleet_conn(f, e->conn_id)->closed)
                 transmit(f, EVENT_REPLY, e->conn_id, e);
             break;
         case EFFECT_CALL:
             call(f, i, e);
             break;
         case EFFECT_LOADS:
-            post(f, 0, &take);
+            fleet_post(f, 0, &take);
             break;
         case EFFECT_LOAD_HERE:
-            load_by_asker(f, e->token, e->load_id);
+            fleet_load_by(f, e->token, e->load_id);
             break;
         case EFFECT_CANCEL_LOAD:
             cancel(f, i, e->load_id, e->port);
@@ -678,44 +369,16 @@ static void apply(struct fleet *f, unsigned i, struct effects *fx)
     while (!list_empty(&done))
         completed(f, CONTAINER_OF(done.next, struct waiter, link));
     struct store_dropped dropped;
-    serve_take_dropped(serve_of(f, i), &dropped);
+    serve_take_dropped(fleet_serve(f, i), &dropped);
     for (unsigned k = 0; k < dropped.count; k++)
         blob_unref(dropped.blobs[k]);
 }
 
 /* ---- what happens ------------------------------------------------------------------------------------------- */
 
-static void reply_to_asker(struct fleet *f, struct asker *a, struct event *e, struct effects *fx)
-{
-    struct serve *s = serve_of(f, a->node);
-    const struct message *m = &e->frame.message;
-
-    if (m->kind != MESSAGE_VALUE && m->kind != MESSAGE_FAILED) {
-        drive(f, a, query_frame(&a->query, m->kind, f->now_ms), fx);
-        return;
-    }
-    struct loaded item = {.key = m->key, .blob = e->frame.value, .value_type = m->value_type,
-                          .ttl_ms = m->ttl_ms, .stale_ms = m->stale_ms, .age_ms = m->age_ms};
-    struct answer out = {.outcome = OUTCOME_VALUE, .tier = TIER_OWNER,
-                         .blob = blob_ref(e->frame.value)};
-    query_frame(&a->query, m->kind, f->now_ms);
-    serve_peer(s, &a->query.verdict_of, PEER_FINE, f->now_ms);
-    if (m->kind == MESSAGE_VALUE) {
-        serve_answered(s, a->load_id, &item, 1, m->delete_id,
-                       a->query.rank ? TIER_HEIR : TIER_OWNER, a->sent_ms, f->now_ms, fx);
-    } else {
-        out.outcome = OUTCOME_FAILED;
-        serve_answered_error(s, a->load_id, e->frame.value, f->now_ms, fx);
-    }
-    if (a->how & FLEET_THREAD)
-        settle(f, a, &out);
-    else
-        answer_deinit(&out);
-}
-
 static void reply(struct fleet *f, struct event *e, bool closed, struct effects *fx)
 {
-    struct connection *c = conn_of(f, e->conn);
+    struct connection *c = fleet_conn(f, e->conn);
     const struct message *m = closed ? NULL : &e->frame.message;
 
     if (c->asker) {
@@ -723,9 +386,9 @@ static void reply(struct fleet *f, struct event *e, bool closed, struct effects 
         if (a->conn != e->conn || a->result.done)
             return;
         if (closed)
-            drive(f, a, query_broken(&a->query, false, f->now_ms), fx);
+            fleet_drive(f, a, query_broken(&a->query, false, f->now_ms), fx);
         else
-            reply_to_asker(f, a, e, fx);
+            fleet_reply(f, a, e, fx);
         return;
     }
     if (c->closed)
@@ -746,12 +409,12 @@ static void deadline(struct fleet *f, struct event *e, struct effects *fx)
     if (!a) {
         reply(f, e, true, fx);      /* a call's time is over */
     } else if (!a->result.done && a->query.due_ms <= f->now_ms) {
-        conn_of(f, a->conn)->asker = NULL;
-        if (reachable(f, conn_of(f, a->conn))) {
+        fleet_conn(f, a->conn)->asker = NULL;
+        if (fleet_reaches(f, fleet_conn(f, a->conn))) {
             struct message m = {.kind = MESSAGE_CANCEL, .request_id = 1};
-            transmit_message(f, a->conn, &m, NULL);
+            fleet_transmit(f, a->conn, &m, NULL);
         }
-        drive(f, a, query_expired(&a->query, f->now_ms), fx);
+        fleet_drive(f, a, query_expired(&a->query, f->now_ms), fx);
     }
 }
 
@@ -761,16 +424,16 @@ static void take(struct fleet *f, unsigned i, struct effects *fx)
 
     if (f->stations[i].stuck)
         return;
-    while ((flight = serve_take(serve_of(f, i), false, NULL, f->now_ms, fx)))
-        start_load(f, i, flight->id, NULL, flight->key, flight->ttl_ms, flight->stale_ms);
+    while ((flight = serve_take(fleet_serve(f, i), false, NULL, f->now_ms, fx)))
+        fleet_start_load(f, i, flight->id, NULL, flight->key, flight->ttl_ms, flight->stale_ms);
 }
 
 /* The loader ends: its word goes to the flight here and, from a permit's holder, to the
  * owner; a thread has its value by itself. */
 static void finish(struct fleet *f, struct event *e, struct effects *fx)
 {
-    struct serve *s = serve_of(f, e->node);
-    struct tally_of *t = loads_of(f, e->key);
+    struct serve *s = fleet_serve(f, e->node);
+    struct tally_of *t = fleet_loads_of(f, e->key);
     struct asker *a = e->asker;
     char text[128];
 
@@ -780,18 +443,18 @@ static void finish(struct fleet *f, struct event *e, struct effects *fx)
     struct loaded item = {.blob = value, .ttl_ms = e->ttl_ms, .stale_ms = e->stale_ms};
     struct answer own = {.outcome = f->loads_fail ? OUTCOME_FAILED : OUTCOME_VALUE,
                          .tier = TIER_LOAD, .blob = blob_ref(value)};
-    if (a && a->permitted && reachable(f, conn_of(f, a->conn))) {
+    if (a && a->permitted && fleet_reaches(f, fleet_conn(f, a->conn))) {
         struct message m = {.kind = f->loads_fail ? MESSAGE_RAISED : MESSAGE_LOADED,
                             .request_id = 1, .ttl_ms = f->loads_fail ? 0 : item.ttl_ms,
                             .stale_ms = item.stale_ms};
-        transmit_message(f, a->conn, &m, value);
+        fleet_transmit(f, a->conn, &m, value);
     }
     if (f->loads_fail)
         serve_fail(s, e->load_id, value, 0, f->now_ms, fx);
     else
         serve_finish(s, e->load_id, &item, 1, f->now_ms, fx);
     if (a && a->how & FLEET_THREAD && !a->result.done)
-        settle(f, a, &own);
+        fleet_settle(f, a, &own);
     else
         answer_deinit(&own);
     blob_unref(value);
@@ -807,7 +470,7 @@ static void happen(struct fleet *f, struct event *e)
         return;
     }
     if (at->silent) {
-        at->held = grow(at->held, at->held_count, sizeof *e);
+        at->held = fleet_grow(at->held, at->held_count, sizeof *e);
         at->held[at->held_count++] = *e;
         return;
     }
@@ -837,7 +500,7 @@ static void happen(struct fleet *f, struct event *e)
         break;
     }
     drop_frame(&e->frame);
-    apply(f, e->node, &fx);
+    fleet_apply(f, e->node, &fx);
     effects_deinit(&fx);
 }
 
@@ -858,7 +521,7 @@ void fleet_run(struct fleet *f, uint32_t ms)
             effects_init(&fx);
             node_serve_tick(f->stations[i].node, f->now_ms, &fx);
             node_tally_tick(f->stations[i].node, f->now_ms, fleet_wall_ms(f), &fx);
-            apply(f, i, &fx);
+            fleet_apply(f, i, &fx);
             effects_deinit(&fx);
         }
         if (f->event_count && f->events[0].due_ms <= f->now_ms)
@@ -876,19 +539,19 @@ void fleet_kill(struct fleet *f, unsigned i)
 
     f->stations[i].dead = true;
     for (size_t id = 1; id <= f->conn_count; id++) {
-        struct connection *c = conn_of(f, id);
+        struct connection *c = fleet_conn(f, id);
         struct event e = {.kind = EVENT_CLOSED, .conn = id, .node = c->from,
                           .node_id = c->from_id};
         if (c->closed)
             continue;
         if (c->to_id == node_id && c->from_id != node_id) {
-            post(f, f->config.latency_ms, &e);
-        } else if (c->from_id == node_id && reachable(f, c)) {
+            fleet_post(f, f->config.latency_ms, &e);
+        } else if (c->from_id == node_id && fleet_reaches(f, c)) {
             struct effects fx;
             effects_init(&fx);
             c->closed = true;
             node_closed(f->stations[c->to].node, id, f->now_ms, &fx);
-            apply(f, c->to, &fx);
+            fleet_apply(f, c->to, &fx);
             effects_deinit(&fx);
         }
     }
@@ -919,7 +582,7 @@ void fleet_silence(struct fleet *f, unsigned i, bool silent)
 
     at->silent = silent;
     for (size_t j = 0; !silent && j < at->held_count; j++)
-        post(f, 0, &at->held[j]);
+        fleet_post(f, 0, &at->held[j]);
     if (!silent)
         at->held_count = 0;
 }
@@ -930,7 +593,7 @@ void fleet_stick(struct fleet *f, unsigned i, bool stuck)
 
     f->stations[i].stuck = stuck;
     if (!stuck)
-        post(f, 0, &e);
+        fleet_post(f, 0, &e);
 }
 
 void fleet_fail_loads(struct fleet *f, bool fail) { f->loads_fail = fail; }
@@ -947,11 +610,11 @@ unsigned fleet_rank(struct fleet *f, const char *key, unsigned rank)
         if (!lives(f, i))
             continue;
         candidates[count].addr = f->stations[i].addr;
-        candidates[count].member_hash = serve_member_hash(serve_of(f, i), &f->stations[i].addr);
+        candidates[count].member_hash = serve_member_hash(fleet_serve(f, i), &f->stations[i].addr);
         who[count++] = i;
     }
     unsigned found = rendezvous_rank(candidates, count,
-                                     serve_channel_hash(serve_of(f, who[0]), span_text(key)),
+                                     serve_channel_hash(fleet_serve(f, who[0]), span_text(key)),
                                      RANKS_MAX, order);
     assert(rank < found);
     return who[order[rank]];
@@ -959,23 +622,23 @@ unsigned fleet_rank(struct fleet *f, const char *key, unsigned rank)
 
 unsigned fleet_loads(const struct fleet *f, const char *key)
 {
-    return loads_of((struct fleet *)f, key)->begun;
+    return fleet_loads_of((struct fleet *)f, key)->begun;
 }
 
 unsigned fleet_loads_ended(const struct fleet *f, const char *key)
 {
-    return loads_of((struct fleet *)f, key)->ended;
+    return fleet_loads_of((struct fleet *)f, key)->ended;
 }
 
 bool fleet_holds(struct fleet *f, unsigned i, const char *key)
 {
     struct store_hit hit;
-    return store_get(serve_store(serve_of(f, i)), span_text(key), f->now_ms, false, &hit);
+    return store_get(serve_store(fleet_serve(f, i)), span_text(key), f->now_ms, false, &hit);
 }
 
 const struct serve_stats *fleet_stats(struct fleet *f, unsigned i)
 {
-    return serve_stats(serve_of(f, i));
+    return serve_stats(fleet_serve(f, i));
 }
 
-size_t fleet_flights(struct fleet *f, unsigned i) { return serve_flights(serve_of(f, i)); }
+size_t fleet_flights(struct fleet *f, unsigned i) { return serve_flights(fleet_serve(f, i)); }
