@@ -34,7 +34,8 @@ end()
     if [ -n "${KEEP:-}" ]; then
         echo "left in $folder"
     elif ! grep -qE " ${folder}[/ ]" /proc/mounts; then
-        rm -rf "$folder"
+        # what is still mounted there is not ours to delete
+        rm -rf --one-file-system "$folder"
     fi
 }
 trap end EXIT
