@@ -90,6 +90,10 @@ struct node {
 int node_type_add(PyObject *module, struct state *);
 struct engine *node_renew(struct node *);   /* after a fork; NULL with an exception */
 void engine_leave(struct engine *);
+/* The same, counted among its users until engine_leave: for calls that let the GIL go. */
+struct engine *node_enter(struct node *);
+/* `interrupted` of peerage.h; its argument is the PyThreadState * that is saved. */
+int node_interrupted(void *saved);
 /* The native node of this process; NULL with an exception. Borrowed while the GIL is held. */
 static inline struct engine *node_engine(struct node *n)
 {
@@ -107,6 +111,14 @@ int node_ask_arguments(PyObject *const *args, struct peerage_ask *, uint64_t cha
 #define CHANGE_ARGUMENTS 5
 int node_change_arguments(PyObject *const *args, struct peerage_ask *, struct peerage_item *,
                           bool *has_item, int *by_channel);
+
+/* counting.c. The arguments of a take: name, key, window_ms, amount, limit (None: no limit). */
+#define TAKE_ARGUMENTS 5
+int counting_arguments(PyObject *const *args, Py_ssize_t count, struct peerage_tally *,
+                    uint64_t *amount, uint64_t *limit);
+PyObject *counting_taken(int added, uint64_t total);       /* (added, total) */
+PyObject *counting_add(struct node *, PyObject *const *args, Py_ssize_t count);
+PyObject *counting_take(struct node *, PyObject *const *args, Py_ssize_t count);
 
 /* look.c: what a node says about itself and its members */
 int look_types_add(PyObject *module, struct state *);

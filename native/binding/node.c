@@ -109,7 +109,7 @@ void engine_leave(struct engine *e)
     free(e);
 }
 
-static struct engine *enter(struct node *self)
+struct engine *node_enter(struct node *self)
 {
     release_check();
     struct engine *e = node_engine(self);
@@ -169,7 +169,7 @@ static PyObject *start(struct node *self, PyObject *demanded)
     int rc;
     if (by_name < 0)
         return NULL;
-    struct engine *e = enter(self);
+    struct engine *e = node_enter(self);
     if (!e)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -346,7 +346,7 @@ static PyObject *peek(struct node *self, PyObject *const *args, Py_ssize_t count
 }
 
 /* A signal cut the wait: its handler runs here, and what it raises ends the question. */
-static int interrupted(void *argument)
+int node_interrupted(void *argument)
 {
     PyThreadState **saved = argument;
     PyEval_RestoreThread(*saved);
@@ -368,11 +368,11 @@ static PyObject *ask(struct node *self, PyObject *const *args, Py_ssize_t count)
         return wrong_count("ask", ASK_ARGUMENTS);
     if (node_ask_arguments(args, &question, chain, &pickle) < 0)
         return NULL;
-    struct engine *e = enter(self);
+    struct engine *e = node_enter(self);
     if (!e)
         return NULL;
     PyThreadState *saved = PyEval_SaveThread();
-    peerage_ask(e->p, &question, &answer, interrupted, &saved);
+    peerage_ask(e->p, &question, &answer, node_interrupted, &saved);
     PyEval_RestoreThread(saved);
     PyObject *out = value_answer(state_of(Py_TYPE(self)), e->p, question.key, question.key_bytes,
                                  &answer, pickle);
@@ -397,7 +397,7 @@ static PyObject *finish(struct node *self, PyObject *const *args, Py_ssize_t cou
     uint64_t load_id = PyLong_AsUnsignedLongLong(args[0]);
     if (PyErr_Occurred())
         return NULL;
-    struct engine *e = enter(self);
+    struct engine *e = node_enter(self);
     if (!e)
         return NULL;
     PyObject *out = NULL;
@@ -431,7 +431,7 @@ static PyObject *fail(struct node *self, PyObject *const *args, Py_ssize_t count
     if (PyErr_Occurred() || bytes_of(args[1], &error, &bytes, "the error") < 0 ||
         uint32_of(args[2], &negative_ttl_ms) < 0)
         return NULL;
-    struct engine *e = enter(self);
+    struct engine *e = node_enter(self);
     if (!e)
         return NULL;
     int rc = peerage_fail(e->p, load_id, error, bytes, negative_ttl_ms);
@@ -444,7 +444,7 @@ static PyObject *lose(struct node *self, PyObject *id)
     uint64_t load_id = PyLong_AsUnsignedLongLong(id);
     if (PyErr_Occurred())
         return NULL;
-    struct engine *e = enter(self);
+    struct engine *e = node_enter(self);
     if (!e)
         return NULL;
     peerage_lose(e->p, load_id);
@@ -479,7 +479,7 @@ static PyObject *take(struct node *self, PyObject *timeout)
 
     if (uint32_of(timeout, &timeout_ms) < 0)
         return NULL;
-    struct engine *e = enter(self);
+    struct engine *e = node_enter(self);
     if (!e)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -507,7 +507,7 @@ static PyObject *attend(struct node *self, PyObject *timeout)
 
     if (uint32_of(timeout, &timeout_ms) < 0)
         return NULL;
-    struct engine *e = enter(self);
+    struct engine *e = node_enter(self);
     if (!e)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -547,7 +547,7 @@ static PyObject *change(struct node *self, PyObject *const *args, Py_ssize_t cou
 
     if (count != CHANGE_ARGUMENTS)
         return wrong_count("change", CHANGE_ARGUMENTS);
-    struct engine *e = enter(self);
+    struct engine *e = node_enter(self);
     if (!e)
         return NULL;
     if (node_change_arguments(args, &name, &item, &has_item, &by_channel) < 0) {
@@ -612,6 +612,8 @@ static PyMethodDef methods[] = {
     {"attend", METHOD_CAST(attend), METH_O, NULL},
     {"start_port", METHOD_CAST(start_port), METH_O, NULL},
     {"change", METHOD_CAST(change), METH_FASTCALL, NULL},
+    {"tally_add", METHOD_CAST(counting_add), METH_FASTCALL, NULL},
+    {"tally_take", METHOD_CAST(counting_take), METH_FASTCALL, NULL},
     {"members", METHOD_CAST(look_members), METH_NOARGS, NULL},
     {"owner", METHOD_CAST(look_owner), METH_O, NULL},
     {"coordinator", METHOD_CAST(look_coordinator), METH_NOARGS, NULL},

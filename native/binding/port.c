@@ -185,6 +185,19 @@ static void on_cancel(struct port *p, uint64_t load_id)
     Py_XDECREF(done);
 }
 
+static void on_tally(struct port *p, struct waiter *w, const struct peerage_event *event)
+{
+    Py_INCREF(w);
+    unlink_waiter(w);
+    if (event->error < 0) {
+        errors_raise(p->st, event->error, NULL);
+        complete(p->st, w->future, NULL);
+    } else {
+        complete(p->st, w->future, counting_taken(event->added, event->total));
+    }
+    Py_DECREF(w);
+}
+
 static bool usable(const struct port *p)
 {
     return p->native && p->engine->fork_count == peerage_fork_count;
@@ -211,6 +224,9 @@ static PyObject *run(struct port *p, PyObject *unused)
             break;
         case PEERAGE_EVENT_REPORT:
             on_report(p, w, &event);
+            break;
+        case PEERAGE_EVENT_TALLY:
+            on_tally(p, w, &event);
             break;
         case PEERAGE_EVENT_LOAD:
             load = value_load(p->st, &event.load);
@@ -293,6 +309,30 @@ static PyObject *change(struct port *p, PyObject *const *args, Py_ssize_t count)
         return errors_raise(p->st, rc, NULL);
     }
     return (PyObject *)w;
+}
+
+/* tally(<the arguments of Node.tally_take>, future) -> (added, total), or a Waiter */
+static PyObject *tally(struct port *p, PyObject *const *args, Py_ssize_t count)
+{
+    struct peerage_tally tally;
+    uint64_t amount, limit, total;
+
+    if (count != TAKE_ARGUMENTS + 1)
+        return PyErr_Format(PyExc_TypeError, "tally takes %d arguments", TAKE_ARGUMENTS + 1);
+    if (!usable(p))
+        return gone(p);
+    if (counting_arguments(args, TAKE_ARGUMENTS, &tally, &amount, &limit) < 0)
+        return NULL;
+    struct waiter *w = waiter_new(p, args[TAKE_ARGUMENTS], Py_None, args[1], false);
+    if (!w)
+        return NULL;
+    link_waiter(p, w);
+    int rc = peerage_port_tally(p->native, &tally, amount, limit, w, &total);
+    if (rc == PEERAGE_PENDING_TALLY)
+        return (PyObject *)w;
+    unlink_waiter(w);
+    Py_DECREF(w);
+    return rc < 0 ? errors_raise(p->st, rc, NULL) : counting_taken(rc, total);
 }
 
 /* leave(waiter) -> True: the future will not be completed any more */
@@ -411,6 +451,7 @@ static PyMethodDef methods[] = {
     {"run", METHOD_CAST(run), METH_NOARGS, NULL},
     {"ask", METHOD_CAST(ask), METH_FASTCALL, NULL},
     {"change", METHOD_CAST(change), METH_FASTCALL, NULL},
+    {"tally", METHOD_CAST(tally), METH_FASTCALL, NULL},
     {"leave", METHOD_CAST(leave), METH_O, NULL},
     {"gone", METHOD_CAST(end_now), METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

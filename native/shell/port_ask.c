@@ -15,7 +15,7 @@
 #include "shell/loop.h"
 #include "shell/permit.h"
 #include "shell/shell.h"
-#include "shell/tally.h"
+#include "shell/tallies.h"
 #include "shell/turn.h"
 
 #define TRIES_MAX 16

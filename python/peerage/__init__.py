@@ -29,11 +29,12 @@ from .errors import LoopError, RemoteLoadError, RemoteTraceback
 from .functions import CacheInfo, Key
 from .loads import Loaded
 from .peers import Explanation, Member, Peers
+from .tallies import Taken, Tally
 
 __all__ = [
     "Cache", "CacheInfo", "ClosedError", "Error", "Explanation", "ForkedError", "FullError",
     "Hit", "Key", "LoadLostError", "LoadTimeout", "Loaded", "LoopError", "Member",
     "MissingError", "Peers", "RecursiveLoadError", "RemoteLoadError", "RemoteTraceback",
-    "Report", "SettingError", "SystemCallError", "TooBigError", "UnreachableError",
-    "UnsupportedError", "__version__",
+    "Report", "SettingError", "SystemCallError", "Taken", "Tally", "TooBigError",
+    "UnreachableError", "UnsupportedError", "__version__",
 ]  # fmt: skip

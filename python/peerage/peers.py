@@ -28,6 +28,7 @@ from .cache import Cache, Report
 from .errors import LoopError, encode
 from .functions import Definition, Key
 from .loads import Leader, Terms, Work, arun, chain, run
+from .tallies import Tally
 
 log = logging.getLogger("peerage")
 
@@ -528,6 +529,11 @@ class Peers:
         self._caches[name] = made
         return made
 
+    def tally(self, name: str, *, window: float = 60.0) -> Tally:
+        """A counter summed over all nodes, in windows of `window` seconds of wall time. Ask for
+        it as often as you like: the same name and window are the same counts."""
+        return Tally(self, name, window)
+
     @property
     def state(self) -> str:
         return STATES[self._node.state()]
@@ -547,6 +553,9 @@ class Peers:
         return Member._make(ranks[0][0]) if ranks else None
 
     def coordinator(self) -> Member | None:
+        """The member for what one node should do for all: the lowest address that may coordinate.
+        None while nobody is past its start, and with the layer off. For a moment after a change
+        two nodes may see themselves in its place."""
         found = self._node.coordinator()
         return None if found is None else Member._make(found)
 

@@ -1,6 +1,6 @@
-/* What the two drivers of a question to Redis for a tally's sum share (see tally.c). */
-#ifndef PEERAGE_SHELL_TALLY_H
-#define PEERAGE_SHELL_TALLY_H
+/* What the two drivers of a question to Redis for a tally's sum share (see tallies.c). */
+#ifndef PEERAGE_SHELL_TALLIES_H
+#define PEERAGE_SHELL_TALLIES_H
 
 #include "core/node_tally.h"
 #include "peerage.h"

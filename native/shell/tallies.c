@@ -1,7 +1,7 @@
 /* The public side of tallies: counting is under the short lock and at once; with Redis up a
  * sum is asked for there, by a blocked thread (ask.c) or an event loop's port (port_ask.c).
  */
-#include "shell/tally.h"
+#include "shell/tallies.h"
 
 #include "core/err.h"
 #include "shell/ask.h"
