@@ -362,6 +362,38 @@ def explain(name, *args):
     return {**found._asdict(), "local": found.local and hit(found.local)}
 
 
+def address():
+    return peers.address
+
+
+coordinators = []       # each that was told of
+peers.on_coordinator(coordinators.append)
+
+
+def coordinators_told():
+    return coordinators
+
+
+def tally_add(name, window, key, n):
+    return peers.tally(name, window=window).add(key, n)
+
+
+def tally_total(name, window, key):
+    return peers.tally(name, window=window).total(key)
+
+
+def take_many(name, window, key, limit, times):
+    """How each of some requests fared, one after the other."""
+    tally = peers.tally(name, window=window)
+    return [int(tally.take(key, limit)) for _ in range(times)]
+
+
+async def atake_many(name, window, key, limit, times):
+    """The same, all at once on the event loop."""
+    tally = peers.tally(name, window=window)
+    return [int(t) for t in await asyncio.gather(*(tally.atake(key, limit) for _ in range(times)))]
+
+
 def shut_gate():
     gate.clear()
 
