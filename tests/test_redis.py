@@ -533,7 +533,7 @@ def test_descriptors_are_flat_over_outages(alone, redis):
         until(lambda: stats(peers)["redis_state"] == AWAY, 5)
         redis.start()
         until(lambda: stats(peers)["redis_state"] == UP, 15)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_it_ends_with_its_process(redis):
