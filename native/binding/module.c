@@ -5,6 +5,7 @@
  * slot where Python knows it (3.12), and checked by hand before that.
  */
 #include "binding.h"
+#include "probe.h"
 
 #include <stddef.h>
 
@@ -161,6 +162,7 @@ static PyObject *decode(PyObject *module, PyObject *const *args, Py_ssize_t coun
 static PyMethodDef functions[] = {
     {"encode", METHOD_CAST(encode), METH_FASTCALL, NULL},
     {"decode", METHOD_CAST(decode), METH_FASTCALL, NULL},
+    {"probe", probe, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

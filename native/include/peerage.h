@@ -198,6 +198,11 @@ struct peerage_answer {
  * negative: PEERAGE_E_FORKED. Never blocks, never calls the system; the hot path.
  * `inline_bytes` is written only as far as needed. */
 PEERAGE_API int peerage_get(peerage *, const void *key, size_t key_bytes, struct peerage_answer *);
+/* The same, but a value that a foreign owner holds comes without a reference of its own:
+ * `blob` is NULL, and `foreign` and `at` are borrowed until the caller next lets go of the
+ * owners that its release callback was given (see peerage_set_release). */
+PEERAGE_API int peerage_get_borrowed(peerage *, const void *key, size_t key_bytes,
+                                     struct peerage_answer *);
 
 /* Ask and wait: blocks the calling thread, which drives its own connection.
  * PEERAGE_LOAD means that this thread now holds the load.
@@ -402,6 +407,47 @@ struct peerage_stat {
     double value;
 };
 PEERAGE_API int peerage_stats(const peerage *, struct peerage_stat *out, int room);
+
+/* ---- looking at others from outside ---------------------------------------------------------- */
+
+enum peerage_probe_stage {      /* how far one got */
+    PEERAGE_PROBE_UNREACHED,    /* no connection: `error` is an errno */
+    PEERAGE_PROBE_SHUT,         /* closed before it said a word: it does not want this address */
+    PEERAGE_PROBE_MUTE,         /* connected, and nothing came */
+    PEERAGE_PROBE_FOREIGN,      /* something came that is not a node's, or of another version */
+    PEERAGE_PROBE_OTHER_LABEL,
+    PEERAGE_PROBE_OTHER_MODE,
+    PEERAGE_PROBE_REFUSED,      /* it closed at our first frame: another secret, or its clock */
+    PEERAGE_PROBE_PROVEN        /* both sides have proven themselves */
+};
+
+/* What a member's own table says of one member. */
+struct peerage_seen {
+    char address[56];
+    uint64_t node_id, started_ms;
+    int state;                  /* 0 alive, 1 suspect, 2 dead, 3 left */
+    int coordinates, warming, draining, observer;
+    int speaks_min, speaks_max; /* versions of the protocol */
+};
+
+struct peerage_probe {
+    int stage;                  /* enum peerage_probe_stage */
+    int error;                  /* an errno, or 0 */
+    int allowed;                /* its address is inside options.allow_cidr */
+    uint64_t node_id;           /* 0: it did not say */
+    int64_t ahead_ms;           /* proven: its clock less this host's */
+    int seen_count;             /* how many it has in its table; -1: it was not given */
+};
+
+/* Connect to the node at `address` (numeric, with a port) and go as far as it lets us, without
+ * joining: nothing of it stays there. Its table goes into `seen`, up to `room`. Of the options
+ * the secret, label, encryption and allow_cidr count. `clock_offset_ms` is added to this host's
+ * wall time: a node whose clock is far off answers to one that is as far off. Blocks, for at most
+ * timeout_ms. 0, PEERAGE_E_SETTING (see `line`), PEERAGE_E_NOMEM. */
+PEERAGE_API int peerage_probe(const struct peerage_options *, const char *address,
+                              uint32_t timeout_ms, int64_t clock_offset_ms,
+                              struct peerage_probe *out, struct peerage_seen *seen, int room,
+                              char line[PEERAGE_LINE_MAX]);
 
 /* ---- the attendant ------------------------------------------------------------------------ */
 

@@ -38,6 +38,10 @@ static int bind_sockets(struct peerage *p, struct loop *loop, int *udp, int *tcp
     char a[ADDR_TEXT_MAX];
     int rc = ERR_FULL;
 
+    /* An observer takes the last free one, not the first: the workers come before it. It does
+     * take one of the range where it can, for a firewall opens no others. */
+    for (unsigned n = s->observer ? s->port_range : 0; rc == ERR_FULL && n; n--)
+        rc = sockets_bind_pair(&s->listen, (uint16_t)(s->port + n - 1), 1, udp, tcp, port);
     if (!s->observer)
         rc = sockets_bind_pair(&s->listen, s->port, s->port_range, udp, tcp, port);
     if (rc == ERR_FULL) {
