@@ -85,6 +85,7 @@ def key_of(key, size=0):
     return str(peer_worker.value.key(key, size))
 
 
-vars(peer_worker).update(
-    {f.__name__: f for f in (measure, owned, load_all, sized, ask_until_told, tell_to_stop, raw_key, key_of, forget)}
-)
+ASKED = (
+    measure, owned, load_all, sized, ask_until_told, tell_to_stop, raw_key, key_of, forget,
+)  # fmt: skip
+vars(peer_worker).update({f.__name__: f for f in ASKED})

@@ -98,11 +98,13 @@ def fields_of(message, digest=b""):
         m[name].encode() if isinstance(m[name], str) else m[name]
         for name in ("key", "channel", "loader")
     )
-    return struct.pack(
+    fixed = struct.pack(
         ">BBBBBBHIIIIIQ", m["flags"], m["value_type"], len(m["chain"]), len(channel), len(loader),
         0, len(key), m["budget_ms"], m["load_timeout_ms"], m["ttl_ms"], m["stale_ms"], m["age_ms"],
         m["delete_id"],
-    ) + b"".join(struct.pack(">Q", h) for h in m["chain"]) + key + channel + loader + digest  # fmt: skip
+    )  # fmt: skip
+    chain = b"".join(struct.pack(">Q", hash_) for hash_ in m["chain"])
+    return fixed + chain + key + channel + loader + digest
 
 
 def message_of(fields):
@@ -308,8 +310,9 @@ class Rogue:
             thread.start()
 
     def record(self, **changes):
-        return update(**{"host": self.host, "port": self.port, "node_id": self.me.id,
-                         "started_ms": self.started_ms, "version": self.version} | changes)  # fmt: skip
+        true = {"host": self.host, "port": self.port, "node_id": self.me.id,
+                "started_ms": self.started_ms, "version": self.version}  # fmt: skip
+        return update(**true | changes)
 
     def say(self, kind, to, receiver, carries=b"", updates=b"", pad_to=0):
         payload = gossip(kind, self.host, self.port, carries, updates)

@@ -262,11 +262,12 @@ def test_one_byte_a_second(fleet):
         member.hello()
         push = member.frame(PUSH, {"key": "slow", "ttl_ms": 60000}, bytes(5000), request_id=3)
         member.sock.sendall(push[: len(push) - 4900])
+        hello = stranger.frame(HELLO)
         threads = [
-            threading.Thread(target=trickle, args=(stranger, stranger.frame(HELLO), ended, "a stranger")),
+            threading.Thread(target=trickle, args=(stranger, hello, ended, "a stranger")),
             threading.Thread(target=trickle, args=(member, push[-4900:], ended, "a slow writer")),
             threading.Thread(target=slow_reader),
-        ]  # fmt: skip
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -291,8 +292,8 @@ def test_a_member_that_does_not_read_its_answers_costs_a_bounded_queue(fleet):
                 c.send(PEEK, {"key": name}, request_id=n + 2)
         assert fleet.memory_mib(fleet.victim) < memory + 24
         c.sock.settimeout(5)
-        first = c.receive()
-        assert (first.kind, len(first.value)) == (VALUE, 500_000 + len(f"{key} by {fleet.victim.pid}"))
+        first, whole = c.receive(), 500_000 + len(f"{key} by {fleet.victim.pid}")
+        assert (first.kind, len(first.value)) == (VALUE, whole)
 
 
 # -- from outside ------------------------------------------------------------------------------------

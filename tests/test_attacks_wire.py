@@ -453,7 +453,7 @@ def test_a_recorded_join_is_worth_a_challenge_at_most(fleet):
         assert fleet.live(fleet.victim) == fleet.live(fleet.honest) == 2
 
 
-# -- answers ------------------------------------------------------------------------------------------
+# -- answers ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -468,7 +468,8 @@ def rogue_owner(fleet):
 
 
 def keys_of(fleet, rogue, what, count):
-    return fleet.honest("owned", f"127.0.0.1:{rogue.port}", f"{what[:8].replace(' ', '-')}-{rogue.port}", count)
+    prefix = f"{what[:8].replace(' ', '-')}-{rogue.port}"
+    return fleet.honest("owned", f"127.0.0.1:{rogue.port}", prefix, count)
 
 
 def test_answers_swapped_on_the_way(fleet, rogue_owner):
