@@ -158,10 +158,10 @@ static void test_close_while_waiting(void **state)
     holder.flags = PEERAGE_LOADS;
     holder.loads = "late";
     holder.load_ms = 800;
-    asker_run(&holder);
-    nodes_sleep_ms(150);
     waiter = holder;
     waiter.node = second;
+    asker_run(&holder);
+    nodes_sleep_ms(150);
     asker_run(&waiter);
     nodes_sleep_ms(150);
     peerage_close(second, 0);
