@@ -9,6 +9,8 @@ overlaps with its successor: that is why one port more than workers is published
 
 import os
 
+from peerage.integrations.gunicorn import worker_exit  # noqa: F401  a hook: leave in order
+
 wsgi_app = os.environ.get("APPLICATION", "peerage.demo.app:app")
 bind = os.environ.get("WEB_LISTEN", "0.0.0.0:8000")
 workers = int(os.environ.get("WEB_CONCURRENCY", "4"))

@@ -138,11 +138,15 @@ void push_taken(struct serve *s, uint64_t conn_id, const struct message *m, stru
                                                                 message_channel(m));
     bool wanted = m->key.bytes && may_store(s, now_ms) &&
                   m->delete_id == delete_id_by(s, m->key, channel_hash, now_ms);
+    uint64_t key_hash = rendezvous_channel(&s->rendezvous, m->key);
+    struct offered *offer = &s->offered[key_hash % OFFERED_MAX];
     struct store_hit has;
 
     if (m->ttl_ms == 0) {       /* an offer */
-        if (wanted && !store_get(s->store, m->key, now_ms, false, &has))
+        if (wanted && !store_get(s->store, m->key, now_ms, false, &has)) {
             said.kind = MESSAGE_MISS;
+            *offer = (struct offered){key_hash, now_ms};
+        }
         effects_answer(fx, conn_id, &said, NULL);
         return;
     }
@@ -153,7 +157,10 @@ void push_taken(struct serve *s, uint64_t conn_id, const struct message *m, stru
     }
     struct loaded item = {.blob = value, .value_type = m->value_type, .ttl_ms = m->ttl_ms,
                           .stale_ms = m->stale_ms, .age_ms = m->age_ms};
-    struct store_item put = store_item_of(&item, m->key, channel_hash, now_ms);
+    /* Where it is the answer to an offer, nothing that held it up stretches its life. */
+    uint64_t since_ms = offer->hash == key_hash && now_ms - offer->at_ms < s->config.timeout_ms
+                            ? offer->at_ms : now_ms;
+    struct store_item put = store_item_of(&item, m->key, channel_hash, since_ms);
     /* Two senders at once: the younger value stays. */
     if (store_get(s->store, m->key, now_ms, false, &has) && has.stored_ms > put.stored_ms)
         return;

@@ -10,6 +10,7 @@
 
 #define AVOIDED_MAX 64u
 #define REMOTE_BUCKETS 64u
+#define OFFERED_MAX 256u
 #define CALL_PUSH (UINT64_C(1) << 62)   /* a call id of a push; a peek's is its flight's id */
 #define CALL_HAND (UINT64_C(3) << 61)   /* of an offer, and what follows it */
 
@@ -36,6 +37,10 @@ struct serve {
     struct flights *flights;
     struct deletes *deletes;
     struct view *view;              /* NULL: the layer is off */
+    struct offered {                /* by the key's hash: when it was answered MISS, from which
+                                       the time of what follows counts (O14) */
+        uint64_t hash, at_ms;
+    } offered[OFFERED_MAX];
     struct hand *hand;              /* NULL: nothing was handed on yet (serve_hand.c) */
     bool tier;                      /* there is a second tier to ask and to write to */
     struct list queue_sync, queue_async;        /* flights QUEUED, oldest first */

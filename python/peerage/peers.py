@@ -39,6 +39,9 @@ IDLE_MS = 60_000        # a loader thread that had nothing to do for so long end
 STATES = ("new", "looking", "warming", "ready", "draining", "closed", "conflict")
 
 
+_of_process: weakref.WeakSet[Peers] = weakref.WeakSet()
+
+
 class Member(NamedTuple):
     """What this node knows of one member."""
 
@@ -89,6 +92,7 @@ class Peers:
             settings.native_options(self._settings, observer), _weakly(self._renewed)
         )
         self._finalizer = weakref.finalize(self, _end, self._node, self._threads)
+        _of_process.add(self)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ, **overrides: Any) -> Peers:
@@ -600,6 +604,13 @@ class Peers:
             ranks[1][0].address if len(ranks) > 1 else None,
             here or not ranks, None if local is MISS else local, registered, would,
         )  # fmt: skip
+
+
+def close_all(drain: float = DRAIN_S) -> None:
+    """Close every Peers of this process that runs: for the hooks of servers."""
+    for peers in list(_of_process):
+        if peers._running and not peers._node.inherited():
+            peers.close(drain)
 
 
 def _nothing() -> None:
