@@ -5,10 +5,15 @@ that is loaded brings everything that is made from it along (`also`), so that no
 what another one rendered. What is made from a page that is already some seconds old lives only as
 long as that page does: a body must not make its page look younger.
 
+Two settings show tallies, both off by default: DEMO_LIMIT, how many pages a client may read in
+DEMO_LIMIT_WINDOW seconds over the whole fleet, and DEMO_REFRESH, how many of the most popular pages the
+coordinator loads again before they expire.
+
 Run it with `python -m peerage.demo`, or with `uvicorn --workers 4 peerage.demo.app:app`.
 """
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -27,13 +32,21 @@ from starlette.staticfiles import StaticFiles
 import peerage
 
 from . import reader, recorded, render
+from .limit import Limit
+from .refresher import Refresher
 
 TTL_S = float(os.environ.get("DEMO_TTL", "10"))
 WORKER = os.environ.get("DEMO_WORKER") or str(os.getpid())
+LIMIT = int(os.environ.get("DEMO_LIMIT", "0"))
+LIMIT_WINDOW_S = float(os.environ.get("DEMO_LIMIT_WINDOW", "60"))
+REFRESH = int(os.environ.get("DEMO_REFRESH", "0"))
 _EXPECTED = (reader.NotFound, reader.UpstreamFailed)
 
 peers = peerage.Peers.from_env()
 pages = peers.cache("pages", ttl=TTL_S)
+visits = peers.tally("visits", window=LIMIT_WINDOW_S)
+popularity = peers.tally("popularity", window=60)
+counts = {"demo_limit_passed": 0, "demo_limit_refused": 0, "demo_refreshing": 0, "demo_refreshed": 0}
 _upstream: reader.Upstream
 
 
@@ -89,6 +102,9 @@ def _channel(request: Request) -> str:
     name = request.path_params["channel"]
     if not reader.is_channel_name(name):
         raise HTTPException(404, "no such channel")
+    if REFRESH:
+        with contextlib.suppress(peerage.FullError):
+            popularity.add(name)
     return name
 
 
@@ -144,7 +160,7 @@ async def get_ready(request: Request) -> Response:
 
 
 async def get_stats(request: Request) -> Response:
-    return JSONResponse(peers.stats())
+    return JSONResponse({**peers.stats(), **counts})
 
 
 async def not_found(request: Request, error: Exception) -> Response:
@@ -178,12 +194,31 @@ class SafeHeaders:
         await self.app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
 
+async def _age_s(channel: str) -> float:
+    return (await page.lookup(channel)).age_ms / 1000
+
+
+@contextlib.asynccontextmanager
+async def refreshing() -> AsyncIterator[None]:
+    if not REFRESH:
+        yield
+        return
+    task = asyncio.create_task(Refresher(
+        peers, popularity, recorded.CHANNELS, ttl=TTL_S, most=REFRESH, age=_age_s,
+        refresh=page.refresh, counts=counts).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 @contextlib.asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
     global _upstream
     _upstream = reader.from_env()
     try:
-        async with peers:
+        async with peers, refreshing():
             yield
     finally:
         await _upstream.close()
@@ -191,7 +226,8 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
 
 app = Starlette(
     lifespan=lifespan,
-    middleware=[Middleware(SafeHeaders)],
+    middleware=[Middleware(SafeHeaders),
+                *([Middleware(Limit, visits=visits, limit=LIMIT, counts=counts)] if LIMIT else [])],
     exception_handlers={reader.NotFound: not_found, reader.UpstreamFailed: upstream_failed},
     routes=[
         Route("/", get_index),
