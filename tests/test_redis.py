@@ -175,6 +175,18 @@ def test_a_raising_loader_lets_go_at_once(alone):
     assert time.monotonic() - began < 1
 
 
+def test_a_holder_that_closes_lets_go_at_once(alone, redis):
+    first, second = alone(), alone()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(first.cache("t", ttl=20).get_or_load, "a", lambda: time.sleep(2) or b"x")
+        until(lambda: redis.keys("*:lease:*"), 5)
+        first.close(0)
+        began = time.monotonic()
+        assert second.cache("t", ttl=20).get_or_load("a", lambda: b"next") == b"next"
+        assert time.monotonic() - began < 1
+        slow.result(5)
+
+
 def test_nobody_waits_longer_than_a_load_may_take(alone, redis, label):
     """A lease that somebody renews for ever."""
     peers = alone(load_timeout=0.5)

@@ -360,6 +360,7 @@ void redis_leave(struct redis *r)
     r->leaving = true;
     r->leave_ms = clock_now_ms() + LEAVE_MS;
     redis_marks_remove(r);
+    redis_tier_leave(r);
     /* Answers come in order: after this one everything that was written has arrived. */
     if (!redis_send(r, 1, &quit, left, NULL))
         r->leave_ms = 0;

@@ -61,6 +61,7 @@ void redis_tier_deinit(struct redis *);
 void redis_tier_up(struct redis *);     /* what waited for the connection */
 void redis_tier_away(struct redis *);   /* whoever waits for it goes on without */
 void redis_tier_tick(struct redis *, uint64_t now_ms);
+void redis_tier_leave(struct redis *);  /* whose leases we hold need not run out first */
 
 /* redis_tally.c */
 void redis_tally(struct redis *, const struct effect *);    /* EFFECT_TIER_TALLY */

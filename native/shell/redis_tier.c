@@ -712,6 +712,17 @@ void redis_tier_away(struct redis *r)
     due_by(r, 0);
 }
 
+void redis_tier_leave(struct redis *r)
+{
+    for (unsigned b = 0; b < ASK_BUCKETS; b++) {
+        LIST_FOREACH(&r->asks[b], l) {
+            struct ask *a = CONTAINER_OF(l, struct ask, of);
+            if (a->tier.leased)
+                release(r, a->key, a->token);
+        }
+    }
+}
+
 void redis_tier_init(struct redis *r)
 {
     list_init(&r->deletes);
