@@ -27,7 +27,7 @@ static void drain(struct fleet *f, unsigned i)
 
 static void load_keys(struct fleet *f, unsigned count, uint32_t ttl_ms)
 {
-    char key[8];
+    char key[16];
 
     for (unsigned i = 0; i < count; i++) {
         snprintf(key, sizeof key, "k%u", i);
@@ -41,7 +41,7 @@ static void test_what_the_heir_lacks_is_handed_on(void **state)
     (void)state;
     for (unsigned heir = 0; heir < 2; heir++) {
         struct fleet_config config = usual;
-        char key[8];
+        char key[16];
         config.heir = heir;
         struct fleet *f = fleet_new(&config);
         unsigned owner = fleet_rank(f, "k0", 0), owned = 0, after[100][2];
@@ -118,7 +118,7 @@ static void test_a_rolling_restart_fetches_nothing_twice(void **state)
 {
     (void)state;
     struct fleet *f = fleet_new(&usual);
-    char key[8];
+    char key[16];
     load_keys(f, 60, 60000);
     for (unsigned i = 0; i < 4; i++) {
         fleet_drain(f, i);
@@ -151,7 +151,7 @@ static void test_a_delete_during_the_hand_over(void **state)
     (void)state;
     for (unsigned at_ms = 0; at_ms < 8; at_ms++) {
         struct fleet *f = fleet_new(&usual);
-        char key[8];
+        char key[16];
         load_keys(f, 40, TTL);
         unsigned owner = fleet_rank(f, "k0", 0);
         drain(f, owner);
@@ -192,7 +192,7 @@ static void test_two_crashes_in_a_row_fetch_nothing_twice(void **state)
 {
     (void)state;
     struct fleet *f = fleet_new(&usual);
-    char key[8];
+    char key[16];
     load_keys(f, 60, TTL);
     for (unsigned i = 0; i < 2; i++) {
         fleet_kill(f, i);
@@ -215,7 +215,7 @@ static void test_a_join_and_then_a_crash(void **state)
     for (unsigned joins = 0; joins < 4; joins++) {
         for (unsigned falls = 0; falls < 4; falls++) {
             struct fleet *f = fleet_new(&usual);
-            char key[8];
+            char key[16];
             fleet_kill(f, joins);
             fleet_views(f, ALL & ~(1u << joins));
             load_keys(f, 40, TTL);
