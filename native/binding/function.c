@@ -59,7 +59,8 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
     struct engine *e = node_engine(f->node);
     if (!e)
         return NULL;
-    if (peerage_get(e->p, key, (size_t)bytes, &answer) == 1) {
+    /* borrowed: what is let go elsewhere is dropped under the GIL only, which we hold */
+    if (peerage_get_borrowed(e->p, key, (size_t)bytes, &answer) == 1) {
         if (answer.value_type != PEERAGE_ERROR) {
             PyObject *value = value_take(f->st, e->p, key, (size_t)bytes, &answer, f->pickle);
             f->hits++;

@@ -23,6 +23,7 @@ struct deletes {
     struct siphash_key hash_key;
     struct record *slots;
     size_t mask, count, cursor;
+    uint64_t last_until_ms;         /* after it every record has expired, swept or not */
     uint64_t blind_until_ms;        /* a refused delete would be remembered until then */
     uint64_t rescan_ms;
 };
@@ -143,12 +144,13 @@ bool deletes_put(struct deletes *d, struct span name, uint64_t id, uint64_t now_
         d->count++;
     }
     d->slots[seek(d, h)] = (struct record){h, id, until_ms};
+    d->last_until_ms = max_u64(d->last_until_ms, until_ms);
     return true;
 }
 
 uint64_t deletes_get(const struct deletes *d, struct span name, uint64_t now_ms)
 {
-    if (d->count == 0)
+    if (d->count == 0 || now_ms >= d->last_until_ms)
         return 0;
     const struct record *r = &d->slots[seek(d, hash(d, name))];
     return r->id && now_ms < r->until_ms ? r->id : 0;

@@ -1,7 +1,7 @@
 /* Big-endian cursors with sticky failure (see wire.h). */
 #include "wire.h"
 
-static const uint8_t *take(struct reader *r, size_t bytes)
+static inline const uint8_t *take(struct reader *r, size_t bytes)
 {
     if (r->failed || reader_left(r) < bytes) {
         r->failed = true;
@@ -12,14 +12,25 @@ static const uint8_t *take(struct reader *r, size_t bytes)
     return at;
 }
 
-static uint64_t take_be(struct reader *r, size_t bytes)
+static inline uint64_t swap_be(uint64_t x)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return x;
+#else
+    return __builtin_bswap64(x);
+#endif
+}
+
+/* `bytes` is a constant where these are called, so what is left of each is one load or
+ * store and a swap. */
+static inline uint64_t take_be(struct reader *r, size_t bytes)
 {
     const uint8_t *at = take(r, bytes);
     uint64_t value = 0;
 
-    for (size_t i = 0; at && i < bytes; i++)
-        value = value << 8 | at[i];
-    return value;
+    if (at)
+        memcpy((uint8_t *)&value + sizeof value - bytes, at, bytes);
+    return swap_be(value);
 }
 
 uint8_t take_u8(struct reader *r) { return (uint8_t)take_be(r, 1); }
@@ -57,7 +68,7 @@ bool take_done(const struct reader *r)
     return !r->failed && r->at == r->end;
 }
 
-static uint8_t *put(struct writer *w, size_t bytes)
+static inline uint8_t *put(struct writer *w, size_t bytes)
 {
     if (w->failed || writer_room(w) < bytes) {
         w->failed = true;
@@ -68,12 +79,13 @@ static uint8_t *put(struct writer *w, size_t bytes)
     return at;
 }
 
-static void put_be(struct writer *w, uint64_t value, size_t bytes)
+static inline void put_be(struct writer *w, uint64_t value, size_t bytes)
 {
     uint8_t *at = put(w, bytes);
 
-    for (size_t i = bytes; at && i-- > 0; value >>= 8)
-        at[i] = (uint8_t)value;
+    value = swap_be(value);
+    if (at)
+        memcpy(at, (uint8_t *)&value + sizeof value - bytes, bytes);
 }
 
 void put_u8(struct writer *w, uint8_t v) { put_be(w, v, 1); }

@@ -295,16 +295,19 @@ int peerage_state(const peerage *p)
 
 /* ---- hits ------------------------------------------------------------------------------ */
 
-static void fill_hit(const struct store_hit *hit, uint64_t now_ms, struct peerage_answer *out)
+static void fill_hit(const struct store_hit *hit, bool borrow, uint64_t now_ms,
+                     struct peerage_answer *out)
 {
+    void *foreign = hit->blob && hit->blob->release ? hit->blob->owner : NULL;
+
     out->kind = PEERAGE_VALUE;
     out->error = 0;
     out->value_type = hit->value_type;
     out->tier = PEERAGE_TIER_LOCAL;
     out->stale = 0;
     out->bytes = hit->bytes.bytes;
-    out->blob = (peerage_blob *)blob_ref(hit->blob);
-    out->foreign = hit->blob && hit->blob->release ? hit->blob->owner : NULL;
+    out->blob = borrow && foreign ? NULL : (peerage_blob *)blob_ref(hit->blob);
+    out->foreign = foreign;
     out->at = hit->bytes.at;
     if (!hit->blob) {
         out->at = out->inline_bytes;
@@ -316,7 +319,7 @@ static void fill_hit(const struct store_hit *hit, uint64_t now_ms, struct peerag
     out->chain_count = 0;
 }
 
-int peerage_get(peerage *p, const void *key, size_t key_bytes, struct peerage_answer *out)
+static inline int get(peerage *p, struct span key, bool borrow, struct peerage_answer *out)
 {
     struct store_hit hit;
     uint64_t now_ms;
@@ -326,11 +329,22 @@ int peerage_get(peerage *p, const void *key, size_t key_bytes, struct peerage_an
     now_ms = clock_coarse_ms();
     pthread_mutex_lock(&p->lock);
     bool found = now_ms < p->away_ms &&
-                 serve_get(node_serve(p->node), span_of(key, key_bytes), now_ms, &hit);
+                 serve_get(node_serve(p->node), key, now_ms, &hit);
     if (found)
-        fill_hit(&hit, now_ms, out);
+        fill_hit(&hit, borrow, now_ms, out);
     pthread_mutex_unlock(&p->lock);
     return found;
+}
+
+int peerage_get(peerage *p, const void *key, size_t key_bytes, struct peerage_answer *out)
+{
+    return get(p, span_of(key, key_bytes), false, out);
+}
+
+int peerage_get_borrowed(peerage *p, const void *key, size_t key_bytes,
+                         struct peerage_answer *out)
+{
+    return get(p, span_of(key, key_bytes), true, out);
 }
 
 void peerage_ask(peerage *p, const struct peerage_ask *in, struct peerage_answer *out,

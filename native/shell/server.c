@@ -185,6 +185,7 @@ static void take_frame(struct inbound *i, const struct message *m, struct blob *
  * read its answers first. False: close it. */
 static bool take_frames(struct inbound *i)
 {
+    uint64_t wall_ms = clock_wall_ms();     /* one for all that was read at once */
     struct message m;
     struct blob *value;
 
@@ -192,7 +193,7 @@ static bool take_frames(struct inbound *i)
         i->held = is_paused(i);
         if (i->held)
             return true;
-        switch (tcp_next(i->c, clock_wall_ms(), &m, &value)) {
+        switch (tcp_next(i->c, wall_ms, &m, &value)) {
         case TCP_FRAME:
             take_frame(i, &m, value);
             blob_unref(value);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -18,28 +19,59 @@
 #define MSG_NOSIGNAL 0
 #endif
 
-/* Something to be written: bytes of its own, then a shared value. */
+#define COPIED_BYTES_MAX 4096u  /* a copy costs less than the system's look at one piece more */
+#define SHARED_CHUNK_BYTES 16384u
+
+/* Something to be written: bytes of its own, then a shared value. Where several frames wait
+ * and are small, they share one: the system takes one piece in less time than many. */
 struct chunk {
     struct list of;
     size_t at, bytes;           /* of own and value together */
-    size_t own_bytes;
+    size_t own_bytes, own_room;
     struct blob *value;         /* a reference, or NULL */
     uint8_t own[];
 };
 
+/* The last chunk if so much can be added to it, else a new one; NULL: out of memory. The
+ * first has no more room than it needs: most answers leave before the next is there. */
+static struct chunk *chunk_with_room(struct tcp *c, size_t bytes)
+{
+    bool first = list_empty(&c->chunks);
+    struct chunk *last = first ? NULL : CONTAINER_OF(c->chunks.prev, struct chunk, of);
+
+    if (last && !last->value && last->own_room - last->own_bytes >= bytes)
+        return last;
+    size_t room = first || bytes > SHARED_CHUNK_BYTES ? bytes : SHARED_CHUNK_BYTES;
+    struct chunk *k = mem_alloc(sizeof *k + room);
+    if (!k)
+        return NULL;
+    k->at = k->bytes = k->own_bytes = 0;
+    k->own_room = room;
+    k->value = NULL;
+    list_add_tail(&c->chunks, &k->of);
+    return k;
+}
+
+/* Takes the reference to value when it returns true. */
 static bool queue_chunk(struct tcp *c, struct span own, struct blob *value)
 {
-    struct chunk *k = mem_alloc(sizeof *k + own.bytes);
+    size_t value_bytes = value ? value->bytes : 0;
+    bool copy = value_bytes && value_bytes <= COPIED_BYTES_MAX;
+    struct chunk *k = chunk_with_room(c, own.bytes + (copy ? value_bytes : 0));
 
     if (!k)
         return false;
-    memcpy(k->own, own.at, own.bytes);
-    k->own_bytes = own.bytes;
-    k->value = value;
-    k->at = 0;
-    k->bytes = own.bytes + (value ? value->bytes : 0);
-    list_add_tail(&c->chunks, &k->of);
-    c->queued_bytes += k->bytes;
+    memcpy(k->own + k->own_bytes, own.at, own.bytes);
+    k->own_bytes += own.bytes;
+    if (copy) {
+        memcpy(k->own + k->own_bytes, value->at, value_bytes);
+        k->own_bytes += value_bytes;
+        blob_unref(value);
+    } else {
+        k->value = value;
+    }
+    k->bytes += own.bytes + value_bytes;
+    c->queued_bytes += own.bytes + value_bytes;
     return true;
 }
 
@@ -125,7 +157,7 @@ int tcp_fill(struct tcp *c)
 
     ssize_t n;
     do {
-        n = readv(c->fd, to, count);
+        n = count == 1 ? recv(c->fd, to[0].iov_base, to[0].iov_len, 0) : readv(c->fd, to, count);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         c->drained = true;
@@ -304,7 +336,9 @@ int tcp_flush(struct tcp *c)
         struct iovec from[IOVS_MAX];
         struct msghdr h = {.msg_iov = from};
         h.msg_iovlen = (size_t)gather(c, from);
-        ssize_t n = sendmsg(c->fd, &h, MSG_NOSIGNAL);
+        ssize_t n = h.msg_iovlen == 1
+                        ? send(c->fd, from[0].iov_base, from[0].iov_len, MSG_NOSIGNAL)
+                        : sendmsg(c->fd, &h, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

@@ -35,7 +35,7 @@ def local_hit(size: Size) -> Iterator[Row]:
         "cachebox": tight(statement, keys=keys, get=box.get),
         "cachetools": tight(statement, keys=keys, get=tools.get),
         "dict": tight(statement, keys=keys, get=plain.get),
-    }, size.calls(300, 5), size)  # fmt: skip
+    }, size.calls(50, 5), size)  # fmt: skip
     for who in timed:
         timed[who] = [ns / len(keys) for ns in timed[who]]
     row = row_of("local_hit", "ns", timed, "cachebox", 1.0)
@@ -73,15 +73,15 @@ def _decorated(name: str, made, kept, decode: str, size: Size, loops: int) -> It
 
 def local_hit_decorated(size: Size) -> Iterator[Row]:
     value = value_of("durov", KB56)
-    yield from _decorated("local_hit_decorated", value, value, "{}", size, 20000)
+    yield from _decorated("local_hit_decorated", value, value, "{}", size, 4000)
 
 
 def local_hit_str(size: Size) -> Iterator[Row]:
     text = value_of("durov", KB56 // 2).hex()
-    yield from _decorated("local_hit_str", text, text.encode(), "{}.decode()", size, 4000)
+    yield from _decorated("local_hit_str", text, text.encode(), "{}.decode()", size, 400)
 
 
 def local_hit_json(size: Size) -> Iterator[Row]:
     page = [{"id": n, "text": f"post {n} " + "x" * 80, "views": n * 7} for n in range(440)]
     kept = json.dumps(page, separators=(",", ":")).encode()
-    yield from _decorated("local_hit_json", page, kept, "loads({})", size, 60)
+    yield from _decorated("local_hit_json", page, kept, "loads({})", size, 20)

@@ -5,6 +5,7 @@ everything that was timed; ratios are what to trust on a shared machine, more th
 from __future__ import annotations
 
 import gc
+import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable
@@ -74,8 +75,11 @@ def time_tight(subjects: dict[str, Callable[[int], None]], loops: int, size: Siz
     try:
         for who, run in subjects.items():
             run(max(1, loops // 10))
-        for _ in range(size.rounds * 3):
-            for who, run in subjects.items():
+        order = list(subjects.items())
+        for _ in range(size.rounds * 9):
+            # whoever comes after a slow one would meet the scheduler more often
+            random.shuffle(order)
+            for who, run in order:
                 began = time.perf_counter_ns()
                 run(loops)
                 timed[who].append((time.perf_counter_ns() - began) / loops)
