@@ -406,7 +406,7 @@ static uint64_t next_due(struct loop *loop, uint64_t now_ms)
     if (loop->observing)
         due = min_u64(due, loop->range_ms);
     pthread_mutex_lock(&p->lock);
-    due = min_u64(due, node_serve_due_ms(p->node));
+    due = max_u64(min_u64(due, node_serve_due_ms(p->node)), now_ms);    /* "at once" is 0 */
     p->loop_wakes_ms = due;
     if (now_ms < p->away_ms)        /* else who comes next empties the store */
         p->away_ms = swim && !serve_is_alone(node_serve(p->node)) ? due + AWAY_MS : NEVER_MS;
