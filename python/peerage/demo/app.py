@@ -30,6 +30,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import peerage
+from peerage import metrics
+from peerage.health import health
 
 from . import reader, recorded, render
 from .limit import Limit
@@ -151,12 +153,15 @@ async def get_index(request: Request) -> Response:
 
 
 async def get_ready(request: Request) -> Response:
-    """Served only while the layer runs; says how many members this worker sees, and whether it has
+    """Whether to send requests here; says too how many members this worker sees, and whether it has
     found its place among them."""
-    state = peers.stats()["state"]
-    return JSONResponse({"ready": True, "worker": WORKER, "state": state,
-                         "settled": state not in ("new", "looking", "warming"),
-                         "members": len(_live())})
+    said = health(peers)
+    return JSONResponse({**said, "worker": WORKER}, 200 if said["ready"] else 503)
+
+
+async def get_metrics(request: Request) -> Response:
+    """Of this worker: behind one port of several workers, Prometheus would meet any of them."""
+    return Response(metrics.text(peers), headers={"content-type": metrics.CONTENT_TYPE})
 
 
 async def get_stats(request: Request) -> Response:
@@ -233,6 +238,7 @@ app = Starlette(
         Route("/", get_index),
         Route("/readyz", get_ready),
         Route("/stats", get_stats),
+        Route("/metrics", get_metrics),
         Route("/c/{channel}", get_page),
         Route("/c/{channel}/body", get_body),
         Route("/c/{channel}/preview", get_preview),
