@@ -462,7 +462,8 @@ def test_a_load_begun_before_a_delete_does_not_store_after_it(fleet):
 
 
 def test_what_came_along_goes_along(fleet):
-    """D4: a channel goes as a whole."""
+    """D4: `also` entries are deleted with their page, by whichever node it is asked for and also
+    where the page's owner is another one by now; a channel goes as a whole."""
     workers = fleet(3)
     for w in workers:
         w("alookup", "page", "site")
@@ -473,6 +474,22 @@ def test_what_came_along_goes_along(fleet):
         assert w("explain", "body", "site")["local"] is None
     assert workers[1]("alookup", "body", "site")["value"] == "<p>site</p>"
     assert total(workers, "page site") == 2
+    for name in ("site", "other", "third"):
+        for w in workers:
+            w("alookup", "page", name)
+            w("alookup", "body", name)
+    assert workers[2]("invalidate", "page", "site")["unreached"] == []
+    next(w for w in workers if w.address == workers[0]("owner", "other"))("aclose")
+    left = [w for w in workers if w("state") == "ready"]
+    until(lambda: all(len(w("members")) == 2 for w in left), 5)
+    time.sleep(0.5)
+    left[0]("invalidate", "page", "other")
+    for name in ("site", "other"):
+        for w in left:
+            assert w("explain", "page", name)["local"] is None
+            assert w("explain", "body", name)["local"] is None
+    assert left[0]("explain", "body", "third")["local"] is not None
+    assert left[1]("alookup", "body", "other")["value"] == "<p>other</p>"
 
 
 def test_a_set_is_seen_by_its_caller_and_at_the_owner(fleet):

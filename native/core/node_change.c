@@ -23,6 +23,7 @@ struct target {
     uint64_t node_id;
     uint8_t tries;
     bool acknowledged, failed;
+    bool missed;                    /* an entry that was stored with the key (D4) */
 };
 
 struct change {
@@ -38,6 +39,9 @@ struct change {
     struct target *targets;
     unsigned target_count;
     enum tier_state tier;
+    bool tier_missed;
+    struct change *parent;          /* this one is of an entry stored with the parent's key */
+    unsigned pending;               /* such changes under way, and while run() runs */
     struct span key, channel;       /* own copies, behind the struct */
 };
 
@@ -82,6 +86,13 @@ void changes_free(struct node *n)
 
 /* ---- the report ------------------------------------------------------------------------ */
 
+static bool has_all(const struct target *t) { return t->acknowledged && !t->missed; }
+
+static enum tier_state tier_of(const struct change *c)
+{
+    return c->tier_missed && c->tier == TIER_ACKNOWLEDGED ? TIER_UNREACHED : c->tier;
+}
+
 /* count acknowledged 2, count unreached 2, then their addresses, 18 each. The node that ran
  * the change has acknowledged. */
 static struct blob *report(struct node *n, const struct change *c)
@@ -91,12 +102,12 @@ static struct blob *report(struct node *n, const struct change *c)
     unsigned acknowledged = self ? 1 : 0, unreached = 0;
     static const struct addr tier;
 
-    acknowledged += c->tier == TIER_ACKNOWLEDGED;
-    unreached += c->tier == TIER_UNREACHED;
+    acknowledged += tier_of(c) == TIER_ACKNOWLEDGED;
+    unreached += tier_of(c) == TIER_UNREACHED;
 
     for (unsigned i = 0; i < c->target_count; i++) {
-        acknowledged += c->targets[i].acknowledged;
-        unreached += !c->targets[i].acknowledged;
+        acknowledged += has_all(&c->targets[i]);
+        unreached += !has_all(&c->targets[i]);
     }
     struct blob *b = blob_new(4 + 18 * (size_t)(acknowledged + unreached));
     if (!b)
@@ -107,10 +118,10 @@ static struct blob *report(struct node *n, const struct change *c)
     if (self)
         put_addr(&w, &v->members[v->self].addr);
     for (int pass = 1; pass >= 0; pass--) {
-        if (c->tier == (pass ? TIER_ACKNOWLEDGED : TIER_UNREACHED))
+        if (tier_of(c) == (pass ? TIER_ACKNOWLEDGED : TIER_UNREACHED))
             put_addr(&w, &tier);
         for (unsigned i = 0; i < c->target_count; i++) {
-            if (c->targets[i].acknowledged == (bool)pass)
+            if (has_all(&c->targets[i]) == (bool)pass)
                 put_addr(&w, &c->targets[i].addr);
         }
     }
@@ -235,7 +246,7 @@ static void tell_tier(struct node *n, struct change *c, struct effects *fx)
 
 static bool all_told(const struct change *c)
 {
-    if (c->tier == TIER_ASKED)
+    if (c->tier == TIER_ASKED || c->pending)
         return false;
     for (unsigned i = 0; i < c->target_count; i++) {
         if (!c->targets[i].acknowledged && !c->targets[i].failed)
@@ -244,27 +255,80 @@ static bool all_told(const struct change *c)
     return true;
 }
 
+/* Who has acknowledged the key but not what was stored with it has not acknowledged. */
+static void tell_parent(const struct change *c, struct change *parent)
+{
+    for (unsigned i = 0; i < c->target_count; i++) {
+        for (unsigned j = 0; !c->targets[i].acknowledged && j < parent->target_count; j++) {
+            if (parent->targets[j].node_id == c->targets[i].node_id)
+                parent->targets[j].missed = true;
+        }
+    }
+    parent->tier_missed |= c->tier == TIER_UNREACHED;
+    parent->pending--;
+}
+
 static void end_if_told(struct node *n, struct change *c, struct effects *fx)
 {
     if (!all_told(c))
         return;
+    if (c->parent) {
+        struct change *parent = c->parent;
+        tell_parent(c, parent);
+        change_free(c);
+        end_if_told(n, parent, fx);
+        return;
+    }
     struct blob *told = report(n, c);
     conclude(c, told, fx);
     blob_unref(told);
 }
 
+/* Under the parent's delete id, so that both may be stored again by one load. */
+static void run_with(struct node *n, struct change *parent, const struct kin *k, uint64_t now_ms,
+                     struct effects *fx)
+{
+    struct message name = {.key = span_of(k->key, k->bytes), .channel = parent->channel};
+    struct change *c = change_new(n, &name, false, NULL);
+
+    if (!c) {                   /* nobody hears of it: nobody has all */
+        for (unsigned i = 0; i < parent->target_count; i++)
+            parent->targets[i].missed = true;
+        return;
+    }
+    c->parent = parent;
+    c->running = true;
+    c->delete_id = parent->delete_id;
+    parent->pending++;
+    serve_drop(n->serve, c->key, c->channel, false, c->delete_id, NULL, now_ms);
+    add_targets(n, c, fx);
+    tell_tier(n, c, fx);
+    end_if_told(n, c, fx);
+}
+
 static void run(struct node *n, struct change *c, uint64_t now_ms, struct effects *fx)
 {
+    struct list kin;
     bool keeps = c->item.blob && (c->waiter || serve_keeps(n->serve, c->channel, NULL));
 
     c->running = true;
     do
         c->delete_id = prng_next(&n->prng);
     while (c->delete_id == 0);
+    c->pending = 1;
+    list_init(&kin);
+    for (struct kin *k; !c->by_channel && (k = serve_take_kin(n->serve, c->key));)
+        list_add_tail(&kin, &k->age);
     serve_drop(n->serve, c->key, c->channel, c->by_channel, c->delete_id,
                keeps ? &c->item : NULL, now_ms);
     add_targets(n, c, fx);
     tell_tier(n, c, fx);
+    LIST_FOREACH_SAFE(&kin, link) {
+        struct kin *k = CONTAINER_OF(link, struct kin, age);
+        run_with(n, c, k, now_ms, fx);
+        mem_free(k);
+    }
+    c->pending--;
     end_if_told(n, c, fx);
 }
 

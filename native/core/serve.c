@@ -46,6 +46,7 @@ void serve_free(struct serve *s)
     for (unsigned i = 0; i < s->dropped.count; i++)
         blob_unref(s->dropped.blobs[i]);
     hand_end(s);
+    kin_free(s);
     flights_free(s->flights);
     store_free(s->store);
     deletes_free(s->deletes);

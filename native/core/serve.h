@@ -159,6 +159,15 @@ bool serve_reply(struct serve *, uint64_t call_id, const struct message *, struc
  * detaches its flights, remembers the id. With `item` (a set) that value takes its place. */
 void serve_drop(struct serve *, struct span key, struct span channel, bool by_channel,
                 uint64_t delete_id, const struct loaded *item, uint64_t now_ms);
+/* An entry that was stored with this key (D4), taken out of what is remembered: the caller's,
+ * to delete it as well and to mem_free. NULL: none (any more). */
+struct kin {
+    struct list age, of_parent, of_child;
+    uint64_t parent, child;     /* keys' hashes */
+    size_t bytes;
+    uint8_t key[];
+};
+struct kin *serve_take_kin(struct serve *, struct span key);
 /* Is the member at this address (NULL: this node) owner or heir of the channel? This node is,
  * too, where there are no members. */
 bool serve_keeps(const struct serve *, struct span channel, const struct addr *who);

@@ -5,6 +5,7 @@
 
 #include "err.h"
 #include "limits.h"
+#include "mem.h"
 
 bool serve_keeps(const struct serve *s, struct span channel, const struct addr *who)
 {
@@ -89,6 +90,10 @@ void serve_drop(struct serve *s, struct span key, struct span channel, bool by_c
         drop_channel(s, channel, delete_id, now_ms);
         return;
     }
+    for (struct kin *k; (k = serve_take_kin(s, key)); mem_free(k)) {
+        store_delete(s->store, span_of(k->key, k->bytes), &s->dropped);
+        detach_key(s, span_of(k->key, k->bytes));
+    }
     store_delete(s->store, key, &s->dropped);
     detach_key(s, key);
     deletes_put(s->deletes, key, delete_id, now_ms, remember_until(s, now_ms));
@@ -110,7 +115,7 @@ void serve_drop_all(struct serve *s)
 
 /* ---- entries for the heir ------------------------------------------------------------ */
 
-void push(struct serve *s, const struct loaded *item, struct span channel,
+void push(struct serve *s, const struct loaded *item, uint64_t parent, struct span channel,
           const struct addr *addr, uint64_t node_id, uint64_t now_ms, struct effects *fx)
 {
     struct message m = {
@@ -124,6 +129,11 @@ void push(struct serve *s, const struct loaded *item, struct span channel,
         .delete_id = delete_id_of(s, item->key, channel, now_ms),
     };
 
+    if (parent) {
+        m.chain_count = 2;
+        m.chain[0] = rendezvous_channel(&s->rendezvous, channel);
+        m.chain[1] = parent;
+    }
     s->stats.pushes_sent++;
     effects_call(fx, CALL_PUSH, addr, node_id, s->config.timeout_ms, &m, item->blob);
 }
@@ -161,6 +171,8 @@ void push_taken(struct serve *s, uint64_t conn_id, const struct message *m, stru
     uint64_t since_ms = offer->hash == key_hash && now_ms - offer->at_ms < s->config.timeout_ms
                             ? offer->at_ms : now_ms;
     struct store_item put = store_item_of(&item, m->key, channel_hash, since_ms);
+    if (m->chain_count == 2 && !kin_add(s, m->chain[1], m->key))
+        return;
     /* Two senders at once: the younger value stays. */
     if (store_get(s->store, m->key, now_ms, false, &has) && has.stored_ms > put.stored_ms)
         return;

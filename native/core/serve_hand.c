@@ -98,10 +98,11 @@ static bool message_of(struct serve *s, const struct handing *e, uint64_t now_ms
         .key = key,
         .delete_id = delete_id_by(s, key, e->channel_hash, now_ms),
     };
-    if (rendezvous_channel(&s->rendezvous, key) != e->channel_hash) {
-        m->chain_count = 1;
-        m->chain[0] = e->channel_hash;
-    }
+    uint64_t parent = kin_parent(s, key);
+    if (parent || rendezvous_channel(&s->rendezvous, key) != e->channel_hash)
+        m->chain_count = parent ? 2 : 1;
+    m->chain[0] = e->channel_hash;
+    m->chain[1] = parent;
     return true;
 }
 

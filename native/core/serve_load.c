@@ -396,7 +396,8 @@ static void push_to_heir(struct serve *s, const struct flight *f, const struct l
             continue;
         for (unsigned rank = draining ? 0 : 1; rank < found; rank++) {
             const struct view_member *to = &s->view->members[at[rank]];
-            push(s, &item, f->channel, &to->addr, to->node_id, now_ms, fx);
+            push(s, &item, i ? rendezvous_channel(&s->rendezvous, f->key) : 0, f->channel,
+                  &to->addr, to->node_id, now_ms, fx);
         }
     }
 }
@@ -419,6 +420,8 @@ void land(struct serve *s, struct flight *f, const struct loaded *items, unsigne
         put_behind(s, f, &items[0], f->key, now_ms, fx);
     for (unsigned i = 1; i < count; i++) {
         bool current = stored && delete_id_of(s, items[i].key, f->channel, now_ms) == delete_id;
+        if (current && f->role == FLIGHT_OWNS)
+            current = kin_add(s, rendezvous_channel(&s->rendezvous, f->key), items[i].key);
         keep(s, f, &items[i], items[i].key, since_ms, current, now_ms, &other);
         if (current && tier == TIER_LOAD)
             put_behind(s, f, &items[i], items[i].key, now_ms, fx);

@@ -41,6 +41,7 @@ struct serve {
                                        the time of what follows counts (O14) */
         uint64_t hash, at_ms;
     } offered[OFFERED_MAX];
+    struct kin_table *kin;          /* NULL: none yet (serve_kin.c) */
     struct hand *hand;              /* NULL: nothing was handed on yet (serve_hand.c) */
     bool tier;                      /* there is a second tier to ask and to write to */
     struct list queue_sync, queue_async;        /* flights QUEUED, oldest first */
@@ -123,10 +124,16 @@ void end_flight(struct serve *, struct flight *, struct effects *);
 
 /* serve_change.c */
 int put_entry(struct serve *, const struct store_item *, uint64_t now_ms);
-void push(struct serve *, const struct loaded *, struct span channel, const struct addr *,
+/* parent: the hash of the key that it is stored with, 0: none */
+void push(struct serve *, const struct loaded *, uint64_t parent, struct span channel, const struct addr *,
           uint64_t node_id, uint64_t now_ms, struct effects *);
 void push_taken(struct serve *, uint64_t conn_id, const struct message *, struct blob *,
                 uint64_t now_ms, struct effects *);
+
+/* serve_kin.c: `key` is stored with the key of this hash. False: out of memory, keep it not */
+bool kin_add(struct serve *, uint64_t parent, struct span key);
+uint64_t kin_parent(const struct serve *, struct span key);     /* 0: none */
+void kin_free(struct serve *);
 
 /* serve_hand.c */
 void hand_begin(struct serve *, struct view *before, uint64_t now_ms);     /* takes it */
