@@ -17,9 +17,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *in, size_t bytes)
 
     if (!tier_read(value, left_ms, &out))
         return 0;
-    /* Never for longer than the server has it, unless it is for ever. */
-    if (value.bytes < TIER_HEAD_BYTES || left_ms == 0 || out.value_type >= VALUE_TYPE_COUNT ||
-        (out.ttl_ms != UINT32_MAX && out.ttl_ms > left_ms && out.ttl_ms > TIER_EVER_MS))
+    if (value.bytes < TIER_HEAD_BYTES || left_ms == 0 || out.value_type >= VALUE_TYPE_COUNT)
+        abort();
+    /* Never for longer than it was written with; nor than the server has it, unless it lives
+     * longer than the server keeps anything. */
+    struct reader head = reader_of(span_of(value.at + 4, 4));
+    uint32_t ttl_ms = take_u32(&head);
+    if (out.ttl_ms > ttl_ms || (ttl_ms <= TIER_EVER_MS && out.ttl_ms > left_ms))
         abort();
     if (out.ttl_ms == 0 || out.blob || out.key.bytes)
         abort();
