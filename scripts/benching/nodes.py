@@ -185,7 +185,7 @@ def main() -> None:
     def live() -> int:
         return sum(m.live for m in peers.members())
 
-    commands = {"start": start, "fill": fill, "live": live}
+    commands = {"start": start, "fill": fill, "live": live, "stats": peers.stats}
     for line in sys.stdin:
         do, *args = json.loads(line)
         print(json.dumps(commands[do](*args)), flush=True)
