@@ -170,8 +170,8 @@ static uint32_t grievance(const struct swim *s, uint32_t i)
 static void ping(struct swim *s, uint64_t now_ms, const struct addr *to, uint64_t node_id,
                  uint32_t sequence, uint32_t member, struct swim_out *out)
 {
-    struct message m = {.kind = MESSAGE_PING, .sequence = sequence,
-                        .live = s->members.order_count + 1, .digest = s->members.digest};
+    struct swim_message m = {.kind = SWIM_PING, .sequence = sequence,
+                             .live = s->members.order_count + 1, .digest = s->members.digest};
     swim_send(s, now_ms, to, node_id, &m,
               &(struct sending){.first = grievance(s, member), .second = MEMBER_NONE,
                                 .gossip = true}, out);
@@ -235,8 +235,8 @@ static void ask_helpers(struct swim *s, uint64_t now_ms, struct swim_out *out)
     count = draw_helpers(s, drawn, count, s->p.helpers, false);
     for (uint32_t k = 0; k < count; k++) {
         const struct member *m = members_at(&s->members, drawn[k]);
-        struct message ask = {.kind = MESSAGE_ASK, .sequence = p->sequence,
-                              .target_id = p->node_id, .target = target->addr};
+        struct swim_message ask = {.kind = SWIM_ASK, .sequence = p->sequence,
+                                   .target_id = p->node_id, .target = target->addr};
         p->helpers[p->helper_count++] = m->node_id;
         swim_send(s, now_ms, &m->addr, m->node_id, &ask,
                   &(struct sending){.first = MEMBER_NONE, .second = MEMBER_NONE, .gossip = true},
@@ -281,7 +281,7 @@ static void end_probe(struct swim *s, uint64_t now_ms, struct swim_out *out)
 
 /* --- Probing for others ------------------------------------------------- */
 
-static void ask_heard(struct swim *s, uint64_t now_ms, const struct message *m,
+static void ask_heard(struct swim *s, uint64_t now_ms, const struct swim_message *m,
                       const struct heard *from, struct swim_out *out)
 {
     if (!swim_allows(s, &m->target) || m->target_id == 0 || s->relay_count == RELAYS_MAX)
@@ -305,7 +305,7 @@ static void ask_heard(struct swim *s, uint64_t now_ms, const struct message *m,
 static void answer_origin(struct swim *s, uint64_t now_ms, const struct relay *r, uint8_t kind,
                           struct swim_out *out)
 {
-    struct message m = {.kind = kind, .sequence = r->origin_sequence};
+    struct swim_message m = {.kind = kind, .sequence = r->origin_sequence};
     swim_send(s, now_ms, &r->origin, r->origin_id, &m,
               &(struct sending){.first = MEMBER_NONE, .second = MEMBER_NONE, .gossip = true}, out);
 }
@@ -318,7 +318,7 @@ static void tick_relays(struct swim *s, uint64_t now_ms, struct swim_out *out)
             continue;
         if (!r->nacked && now_ms >= r->nack_ms) {
             r->nacked = true;
-            answer_origin(s, now_ms, r, MESSAGE_NACK, out);
+            answer_origin(s, now_ms, r, SWIM_NACK, out);
         }
         if (now_ms >= r->end_ms) {
             r->used = false;
@@ -327,7 +327,7 @@ static void tick_relays(struct swim *s, uint64_t now_ms, struct swim_out *out)
     }
 }
 
-static void ack_heard(struct swim *s, uint64_t now_ms, const struct message *m,
+static void ack_heard(struct swim *s, uint64_t now_ms, const struct swim_message *m,
                       const struct heard *from, struct swim_out *out)
 {
     struct probe *p = &s->probe;
@@ -337,13 +337,13 @@ static void ack_heard(struct swim *s, uint64_t now_ms, const struct message *m,
         struct relay *r = &s->relays[k];
         if (!r->used || r->sequence != m->sequence || r->target_id != from->node_id)
             continue;
-        answer_origin(s, now_ms, r, MESSAGE_REACHED, out);
+        answer_origin(s, now_ms, r, SWIM_REACHED, out);
         r->used = false;
         s->relay_count--;
     }
 }
 
-static void helper_heard(struct swim *s, const struct message *m, const struct heard *from)
+static void helper_heard(struct swim *s, const struct swim_message *m, const struct heard *from)
 {
     struct probe *p = &s->probe;
     if (!p->active || m->sequence != p->sequence)
@@ -351,7 +351,7 @@ static void helper_heard(struct swim *s, const struct message *m, const struct h
     for (uint8_t k = 0; k < p->helper_count; k++) {
         if (p->helpers[k] != from->node_id)
             continue;
-        if (m->kind == MESSAGE_REACHED)
+        if (m->kind == SWIM_REACHED)
             p->acked = true;
         p->helpers[k] = 0;          /* each helper speaks once */
         p->nack_count++;
@@ -378,7 +378,7 @@ static void gossip_round(struct swim *s, uint64_t now_ms, struct swim_out *out)
             continue;
         told[count++] = i;
         const struct member *m = members_at(t, i);
-        struct message message = {.kind = MESSAGE_GOSSIP};
+        struct swim_message message = {.kind = SWIM_GOSSIP};
         swim_send(s, now_ms, &m->addr, m->node_id, &message,
                   &(struct sending){.first = grievance(s, i), .second = MEMBER_NONE,
                                     .gossip = true}, out);
@@ -471,7 +471,7 @@ bool swim_allows(const struct swim *s, const struct addr *a)
 }
 
 /* The sender's record, if it is about this very node. */
-static uint32_t record_of(const struct swim *s, const struct message *m, uint64_t node_id)
+static uint32_t record_of(const struct swim *s, const struct swim_message *m, uint64_t node_id)
 {
     uint32_t i = members_find(&s->members, &m->sender);
     if (i == MEMBER_NONE || i == MEMBER_SELF || members_at(&s->members, i)->node_id != node_id)
@@ -480,7 +480,7 @@ static uint32_t record_of(const struct swim *s, const struct message *m, uint64_
 }
 
 static enum swim_verdict check(struct swim *s, const struct swim_from *from,
-                               const struct message *m, struct swim_out *out)
+                               const struct swim_message *m, struct swim_out *out)
 {
     if (from->node_id == s->config.node_id)
         return SWIM_OWN;
@@ -492,19 +492,19 @@ static enum swim_verdict check(struct swim *s, const struct swim_from *from,
         swim_log(out, SWIM_LOG_REFUSED_LOOPBACK, &m->sender, from->node_id, 0, 0);
         return SWIM_NOT_ALLOWED;
     }
-    if (from->open_receiver && m->kind != MESSAGE_JOIN)
+    if (from->open_receiver && m->kind != SWIM_JOIN)
         return SWIM_NOT_OPEN;
     return SWIM_OK;
 }
 
-static void answer(struct swim *s, uint64_t now_ms, const struct message *m,
+static void answer(struct swim *s, uint64_t now_ms, const struct swim_message *m,
                    const struct heard *from, struct swim_out *out)
 {
     uint32_t about = from->accused ? MEMBER_SELF : MEMBER_NONE;
     uint32_t sender = grievance(s, record_of(s, m, from->node_id));
-    if (m->kind == MESSAGE_PING) {
-        struct message ack = {.kind = MESSAGE_ACK, .sequence = m->sequence,
-                              .live = s->members.order_count + 1, .digest = s->members.digest};
+    if (m->kind == SWIM_PING) {
+        struct swim_message ack = {.kind = SWIM_ACK, .sequence = m->sequence,
+                                   .live = s->members.order_count + 1, .digest = s->members.digest};
         swim_send(s, now_ms, &from->source, from->node_id, &ack,
                   &(struct sending){.first = sender, .second = about, .gossip = true}, out);
         return;
@@ -518,7 +518,7 @@ static void answer(struct swim *s, uint64_t now_ms, const struct message *m,
         swim_join_send(s, now_ms, &from->source, out);
         return;
     }
-    struct message gossip = {.kind = MESSAGE_GOSSIP};
+    struct swim_message gossip = {.kind = SWIM_GOSSIP};
     s->stats.accusations_answered++;
     swim_send(s, now_ms, &from->source, from->node_id, &gossip,
               &(struct sending){.first = sender, .second = about, .gossip = true}, out);
@@ -528,13 +528,13 @@ static void answer(struct swim *s, uint64_t now_ms, const struct message *m,
 }
 
 static enum swim_verdict hear(struct swim *s, uint64_t now_ms, uint64_t wall_ms,
-                              struct heard *from, const struct message *m, size_t bytes,
+                              struct heard *from, const struct swim_message *m, size_t bytes,
                               struct swim_out *out)
 {
     struct reader r = reader_of(m->updates);
     struct update u;
-    from->table = m->kind == MESSAGE_WELCOME;
-    while (m->kind != MESSAGE_JOIN && update_take(&r, &u))
+    from->table = m->kind == SWIM_WELCOME;
+    while (m->kind != SWIM_JOIN && update_take(&r, &u))
         swim_merge(s, now_ms, wall_ms, &u, from, out);
     if (s->phase == SWIM_PHASE_GONE)
         return SWIM_OK;
@@ -546,30 +546,30 @@ static enum swim_verdict hear(struct swim *s, uint64_t now_ms, uint64_t wall_ms,
     if (live != MEMBER_NONE && !member_is_live(members_at(&s->members, live)))
         live = MEMBER_NONE;
     switch (m->kind) {
-    case MESSAGE_PING:
+    case SWIM_PING:
         swim_digest_heard(s, now_ms, live, m->digest, out);
         break;
-    case MESSAGE_ACK:
+    case SWIM_ACK:
         swim_digest_heard(s, now_ms, live, m->digest, out);
         ack_heard(s, now_ms, m, from, out);
         break;
-    case MESSAGE_ASK:
+    case SWIM_ASK:
         ask_heard(s, now_ms, m, from, out);
         break;
-    case MESSAGE_REACHED:
-    case MESSAGE_NACK:
+    case SWIM_REACHED:
+    case SWIM_NACK:
         helper_heard(s, m, from);
         break;
-    case MESSAGE_JOIN:
+    case SWIM_JOIN:
         swim_join_heard(s, now_ms, wall_ms, m, from, bytes, out);
         return SWIM_OK;
-    case MESSAGE_CHALLENGE:
+    case SWIM_CHALLENGE:
         swim_challenge_heard(s, now_ms, m, from, out);
         break;
-    case MESSAGE_PROOF:
+    case SWIM_PROOF:
         swim_proof_heard(s, now_ms, wall_ms, m, from, out);
         break;
-    case MESSAGE_WELCOME:
+    case SWIM_WELCOME:
         swim_welcome_heard(s, now_ms, m, from, out);
         break;
     default:
@@ -583,12 +583,12 @@ enum swim_verdict swim_receive(struct swim *s, uint64_t now_ms, uint64_t wall_ms
                                const struct swim_from *from, struct span payload,
                                struct swim_out *out)
 {
-    struct message m;
+    struct swim_message m;
     if (s->phase == SWIM_PHASE_GONE)
         return SWIM_GONE;
     s->stats.received++;
     s->stats.received_bytes += payload.bytes;
-    enum swim_verdict v = message_take(payload, &m);
+    enum swim_verdict v = swim_message_take(payload, &m);
     if (v == SWIM_OK)
         v = check(s, from, &m, out);
     if (v == SWIM_OK) {
@@ -619,7 +619,7 @@ static void tell_at_once(struct swim *s, uint64_t now_ms, struct swim_out *out)
     uint32_t start = t->order_count > 0 ? (uint32_t)prng_below(&s->prng, t->order_count) : 0;
     for (uint32_t k = 0; k < t->order_count && k < LEAVE_TOLD_MAX; k++) {
         const struct member *m = members_at(t, t->order[(start + k) % t->order_count]);
-        struct message message = {.kind = MESSAGE_GOSSIP};
+        struct swim_message message = {.kind = SWIM_GOSSIP};
         swim_send(s, now_ms, &m->addr, m->node_id, &message,
                   &(struct sending){.first = MEMBER_SELF, .second = MEMBER_NONE, .gossip = true},
                   out);

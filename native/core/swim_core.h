@@ -156,7 +156,7 @@ struct sending {
     size_t bytes_max;           /* 0: the most a payload may have */
 };
 void swim_send(struct swim *, uint64_t now_ms, const struct addr *, uint64_t node_id,
-               struct message *, const struct sending *, struct swim_out *);
+               struct swim_message *, const struct sending *, struct swim_out *);
 void swim_log(struct swim_out *, enum swim_log, const struct addr *, uint64_t node_id,
               uint64_t other_id, uint64_t value);
 void swim_effect(struct swim_out *, enum swim_effect_kind, const struct addr *,
@@ -181,15 +181,15 @@ void swim_set_phase(struct swim *, enum swim_phase, struct swim_out *);
 void swim_join_tick(struct swim *, uint64_t now_ms, struct swim_out *);
 uint64_t swim_join_due_ms(const struct swim *);
 void swim_join_send(struct swim *, uint64_t now_ms, const struct addr *, struct swim_out *);
-void swim_join_heard(struct swim *, uint64_t now_ms, uint64_t wall_ms, const struct message *,
+void swim_join_heard(struct swim *, uint64_t now_ms, uint64_t wall_ms, const struct swim_message *,
                      struct heard *, size_t bytes, struct swim_out *);
-void swim_challenge_heard(struct swim *, uint64_t now_ms, const struct message *,
+void swim_challenge_heard(struct swim *, uint64_t now_ms, const struct swim_message *,
                           const struct heard *, struct swim_out *);
-void swim_proof_heard(struct swim *, uint64_t now_ms, uint64_t wall_ms, const struct message *,
+void swim_proof_heard(struct swim *, uint64_t now_ms, uint64_t wall_ms, const struct swim_message *,
                       const struct heard *, struct swim_out *);
 void swim_tcp_proven(struct swim *, uint64_t now_ms, uint64_t wall_ms, const struct addr *,
                      uint64_t node_id, bool proven, struct swim_out *);
-void swim_welcome_heard(struct swim *, uint64_t now_ms, const struct message *,
+void swim_welcome_heard(struct swim *, uint64_t now_ms, const struct swim_message *,
                         const struct heard *, struct swim_out *);
 void swim_table_held(struct swim *, uint64_t now_ms, struct swim_out *);
 

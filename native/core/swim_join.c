@@ -51,8 +51,8 @@ void swim_join_send(struct swim *s, uint64_t now_ms, const struct addr *to, stru
 {
     if (addr_equal(to, &s->config.self) || !swim_allows(s, to))
         return;
-    struct message m = {.kind = MESSAGE_JOIN, .live = s->members.order_count + 1,
-                        .digest = s->members.digest};
+    struct swim_message m = {.kind = SWIM_JOIN, .live = s->members.order_count + 1,
+                             .digest = s->members.digest};
     s->stats.joins_sent++;
     swim_send(s, now_ms, to, 0, &m,
               &(struct sending){.first = MEMBER_SELF, .second = MEMBER_NONE, .padded = true}, out);
@@ -285,7 +285,7 @@ static struct admission *add_admission(struct swim *s)
 static void welcome(struct swim *s, uint64_t now_ms, const struct addr *to, uint64_t node_id,
                     size_t bytes_max, struct swim_out *out)
 {
-    struct message m = {.kind = MESSAGE_WELCOME};
+    struct swim_message m = {.kind = SWIM_WELCOME};
     swim_send(s, now_ms, to, node_id, &m,
               &(struct sending){.first = MEMBER_SELF, .second = MEMBER_NONE, .table = true,
                                 .bytes_max = bytes_max}, out);
@@ -317,14 +317,14 @@ static void admit(struct swim *s, uint64_t now_ms, uint64_t wall_ms, struct admi
 static void challenge(struct swim *s, uint64_t now_ms, const struct admission *a, size_t bytes,
                       struct swim_out *out)
 {
-    struct message m = {.kind = MESSAGE_CHALLENGE, .token = a->token};
+    struct swim_message m = {.kind = SWIM_CHALLENGE, .token = a->token};
     swim_send(s, now_ms, &a->joiner.addr, a->joiner.s.node_id, &m,
               &(struct sending){.first = MEMBER_NONE, .second = MEMBER_NONE, .bytes_max = bytes},
               out);
 }
 
 static void consider(struct swim *s, uint64_t now_ms, const struct update *u,
-                     const struct message *m, const struct heard *from, size_t bytes,
+                     const struct swim_message *m, const struct heard *from, size_t bytes,
                      struct swim_out *out)
 {
     struct admission *a = find_admission(s, &u->addr);
@@ -348,8 +348,9 @@ static void consider(struct swim *s, uint64_t now_ms, const struct update *u,
         swim_effect(out, SWIM_PROVE, &u->addr, u->s.node_id, SPAN_NONE);
 }
 
-void swim_join_heard(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct message *m,
-                     struct heard *from, size_t bytes, struct swim_out *out)
+void swim_join_heard(struct swim *s, uint64_t now_ms, uint64_t wall_ms,
+                     const struct swim_message *m, struct heard *from, size_t bytes,
+                     struct swim_out *out)
 {
     struct reader r = reader_of(m->updates);
     struct update u;
@@ -370,7 +371,7 @@ void swim_join_heard(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const st
             || (newer == 0 && (u.s.version < known->version
                                || (u.s.version == known->version && known->state != SWIM_ALIVE)));
         if (accused) {
-            struct message answer = {.kind = MESSAGE_GOSSIP};
+            struct swim_message answer = {.kind = SWIM_GOSSIP};
             s->stats.accusations_answered++;
             swim_send(s, now_ms, &from->source, from->node_id, &answer,
                       &(struct sending){.first = i, .second = MEMBER_SELF, .bytes_max = bytes},
@@ -386,10 +387,10 @@ void swim_join_heard(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const st
     consider(s, now_ms, &u, m, from, bytes, out);
 }
 
-void swim_challenge_heard(struct swim *s, uint64_t now_ms, const struct message *m,
+void swim_challenge_heard(struct swim *s, uint64_t now_ms, const struct swim_message *m,
                           const struct heard *from, struct swim_out *out)
 {
-    struct message answer = {.kind = MESSAGE_PROOF, .token = m->token};
+    struct swim_message answer = {.kind = SWIM_PROOF, .token = m->token};
     s->answered_ms = now_ms;
     swim_send(s, now_ms, &from->source, from->node_id, &answer,
               &(struct sending){.first = MEMBER_NONE, .second = MEMBER_NONE}, out);
@@ -402,8 +403,8 @@ static void admit_if_proven(struct swim *s, uint64_t now_ms, uint64_t wall_ms,
         admit(s, now_ms, wall_ms, a, out);
 }
 
-void swim_proof_heard(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct message *m,
-                      const struct heard *from, struct swim_out *out)
+void swim_proof_heard(struct swim *s, uint64_t now_ms, uint64_t wall_ms,
+                      const struct swim_message *m, const struct heard *from, struct swim_out *out)
 {
     struct admission *a = find_admission(s, &m->sender);
     if (a == NULL || a->joiner.s.node_id != from->node_id || a->token != m->token)
@@ -424,7 +425,7 @@ void swim_tcp_proven(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const st
     admit_if_proven(s, now_ms, wall_ms, a, out);
 }
 
-void swim_welcome_heard(struct swim *s, uint64_t now_ms, const struct message *m,
+void swim_welcome_heard(struct swim *s, uint64_t now_ms, const struct swim_message *m,
                         const struct heard *from, struct swim_out *out)
 {
     s->answered_ms = now_ms;

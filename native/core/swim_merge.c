@@ -73,7 +73,7 @@ static bool suspect(struct swim *s, uint64_t now_ms, uint32_t i, uint64_t versio
 static void tell(struct swim *s, uint64_t now_ms, uint32_t i, struct swim_out *out)
 {
     const struct member *m = members_at(&s->members, i);
-    struct message message = {.kind = MESSAGE_GOSSIP};
+    struct swim_message message = {.kind = SWIM_GOSSIP};
     swim_send(s, now_ms, &m->addr, m->node_id, &message,
               &(struct sending){.first = i, .second = MEMBER_NONE}, out);
 }

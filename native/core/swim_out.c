@@ -191,7 +191,7 @@ static bool append_table(struct swim *s, uint64_t now_ms, struct writer *w,
 }
 
 void swim_send(struct swim *s, uint64_t now_ms, const struct addr *to, uint64_t node_id,
-               struct message *m, const struct sending *how, struct swim_out *out)
+               struct swim_message *m, const struct sending *how, struct swim_out *out)
 {
     uint8_t bytes[PACKET_BYTES_MAX];
     size_t most = min_size(s->config.payload_bytes_max, sizeof bytes);
@@ -200,7 +200,7 @@ void swim_send(struct swim *s, uint64_t now_ms, const struct addr *to, uint64_t 
     struct writer w = writer_of(bytes, most);
 
     m->sender = s->config.self;
-    message_put(&w, m);
+    swim_message_put(&w, m);
     if (w.failed)
         return;
     uint8_t *complete = w.at - 1;       /* a welcome's last head byte */

@@ -42,33 +42,33 @@ static struct addr take_sized_addr(struct reader *r)
     return a;
 }
 
-static void put_fields(struct writer *w, const struct message *m)
+static void put_fields(struct writer *w, const struct swim_message *m)
 {
     switch (m->kind) {
-    case MESSAGE_PING:
-    case MESSAGE_ACK:
+    case SWIM_PING:
+    case SWIM_ACK:
         put_u32(w, m->sequence);
         put_u32(w, m->live);
         put_u64(w, m->digest);
         break;
-    case MESSAGE_ASK:
+    case SWIM_ASK:
         put_u32(w, m->sequence);
         put_u64(w, m->target_id);
         put_sized_addr(w, &m->target);
         break;
-    case MESSAGE_REACHED:
-    case MESSAGE_NACK:
+    case SWIM_REACHED:
+    case SWIM_NACK:
         put_u32(w, m->sequence);
         break;
-    case MESSAGE_JOIN:
+    case SWIM_JOIN:
         put_u32(w, m->live);
         put_u64(w, m->digest);
         break;
-    case MESSAGE_CHALLENGE:
-    case MESSAGE_PROOF:
+    case SWIM_CHALLENGE:
+    case SWIM_PROOF:
         put_u64(w, m->token);
         break;
-    case MESSAGE_WELCOME:
+    case SWIM_WELCOME:
         put_u8(w, m->complete);
         break;
     default:
@@ -76,33 +76,33 @@ static void put_fields(struct writer *w, const struct message *m)
     }
 }
 
-static void take_fields(struct reader *r, struct message *m)
+static void take_fields(struct reader *r, struct swim_message *m)
 {
     switch (m->kind) {
-    case MESSAGE_PING:
-    case MESSAGE_ACK:
+    case SWIM_PING:
+    case SWIM_ACK:
         m->sequence = take_u32(r);
         m->live = take_u32(r);
         m->digest = take_u64(r);
         break;
-    case MESSAGE_ASK:
+    case SWIM_ASK:
         m->sequence = take_u32(r);
         m->target_id = take_u64(r);
         m->target = take_sized_addr(r);
         break;
-    case MESSAGE_REACHED:
-    case MESSAGE_NACK:
+    case SWIM_REACHED:
+    case SWIM_NACK:
         m->sequence = take_u32(r);
         break;
-    case MESSAGE_JOIN:
+    case SWIM_JOIN:
         m->live = take_u32(r);
         m->digest = take_u64(r);
         break;
-    case MESSAGE_CHALLENGE:
-    case MESSAGE_PROOF:
+    case SWIM_CHALLENGE:
+    case SWIM_PROOF:
         m->token = take_u64(r);
         break;
-    case MESSAGE_WELCOME:
+    case SWIM_WELCOME:
         m->complete = take_u8(r) != 0;
         break;
     default:
@@ -110,7 +110,7 @@ static void take_fields(struct reader *r, struct message *m)
     }
 }
 
-void message_put(struct writer *w, const struct message *m)
+void swim_message_put(struct writer *w, const struct swim_message *m)
 {
     put_u8(w, SWIM_WIRE_VERSION);
     put_u8(w, m->kind);
@@ -122,7 +122,7 @@ void message_put(struct writer *w, const struct message *m)
         *bytes = (uint8_t)(w->at - bytes - 1);
 }
 
-enum swim_verdict message_take(struct span payload, struct message *m)
+enum swim_verdict swim_message_take(struct span payload, struct swim_message *m)
 {
     struct reader r = reader_of(payload);
     memset(m, 0, sizeof *m);
@@ -134,7 +134,7 @@ enum swim_verdict message_take(struct span payload, struct message *m)
     m->updates = span_of(r.at, reader_left(&r));
     struct reader h = reader_of(head);
     m->sender = take_sized_addr(&h);
-    bool known = m->kind >= MESSAGE_PING && m->kind < MESSAGE_KINDS;
+    bool known = m->kind >= SWIM_PING && m->kind < SWIM_MESSAGE_KINDS;
     if (known)
         take_fields(&h, m);
     if (h.failed || m->sender.port == 0)

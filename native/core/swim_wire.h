@@ -32,21 +32,21 @@
 #define SWIM_WIRE_VERSION 1u
 #define UPDATE_BYTES_MAX 128u
 
-enum message_kind {
-    MESSAGE_PING = 1,
-    MESSAGE_ACK,
-    MESSAGE_ASK,            /* SWIM's ping-req */
-    MESSAGE_REACHED,        /* the helper's answer: the target acked */
-    MESSAGE_NACK,           /* the helper's answer: not yet, but I am here */
-    MESSAGE_GOSSIP,
-    MESSAGE_JOIN,
-    MESSAGE_CHALLENGE,
-    MESSAGE_PROOF,
-    MESSAGE_WELCOME,
-    MESSAGE_KINDS,
+enum swim_message_kind {
+    SWIM_PING = 1,
+    SWIM_ACK,
+    SWIM_ASK,            /* SWIM's ping-req */
+    SWIM_REACHED,        /* the helper's answer: the target acked */
+    SWIM_NACK,           /* the helper's answer: not yet, but I am here */
+    SWIM_GOSSIP,
+    SWIM_JOIN,
+    SWIM_CHALLENGE,
+    SWIM_PROOF,
+    SWIM_WELCOME,
+    SWIM_MESSAGE_KINDS,
 };
 
-struct message {
+struct swim_message {
     uint8_t version, kind;
     struct addr sender;
     uint32_t sequence, live;
@@ -66,10 +66,10 @@ struct update {
 };
 
 /* The head of a payload; updates follow with update_put(). */
-void message_put(struct writer *, const struct message *);
+void swim_message_put(struct writer *, const struct swim_message *);
 
 /* Borrows. SWIM_UNKNOWN_KIND leaves sender and updates readable. */
-enum swim_verdict message_take(struct span payload, struct message *);
+enum swim_verdict swim_message_take(struct span payload, struct swim_message *);
 
 /* False, and nothing written, if there is no room. */
 bool update_put(struct writer *, const struct update *);

@@ -32,15 +32,15 @@ static void check_updates(struct span updates)
 
 int LLVMFuzzerTestOneInput(const uint8_t *in, size_t bytes)
 {
-    struct message m, again;
+    struct swim_message m, again;
     struct span payload = span_of(in, bytes);
-    enum swim_verdict v = message_take(payload, &m);
+    enum swim_verdict v = swim_message_take(payload, &m);
 
     if (v == SWIM_OK) {
         uint8_t out[256];
         struct writer w = writer_of(out, sizeof out);
-        message_put(&w, &m);
-        if (w.failed || message_take(span_of(out, writer_bytes(&w)), &again) != SWIM_OK ||
+        swim_message_put(&w, &m);
+        if (w.failed || swim_message_take(span_of(out, writer_bytes(&w)), &again) != SWIM_OK ||
             again.kind != m.kind || again.sequence != m.sequence || again.digest != m.digest ||
             again.token != m.token || !addr_equal(&again.sender, &m.sender))
             abort();

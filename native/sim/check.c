@@ -229,16 +229,16 @@ static void check_effects(struct sim *sim, uint32_t node, const struct swim_from
         uint8_t kind = payload.at[1];
         if (payload.bytes > sim->payload_bytes_max)
             sim_fail(sim, "a payload above the limit: node %u", node);
-        if (e->node_id == 0 && kind != MESSAGE_JOIN)
+        if (e->node_id == 0 && kind != SWIM_JOIN)
             sim_fail(sim, "something else than a join was sent to an open receiver: node %u",
                      node);
-        if (kind == MESSAGE_JOIN && payload.bytes != sim->payload_bytes_max)
+        if (kind == SWIM_JOIN && payload.bytes != sim->payload_bytes_max)
             sim_fail(sim, "a join is not padded: node %u", node);
         if (from && from->open_receiver && payload.bytes > received)
             sim_fail(sim, "an answer is larger than an open datagram: node %u", node);
         if (addr_equal(&e->addr, &n->addr) || e->node_id == n->id)
             sim_fail(sim, "a node talks to itself: node %u", node);
-        asked += kind == MESSAGE_ASK;
+        asked += kind == SWIM_ASK;
     }
     if (asked > sim->checks->params.helpers)
         sim_fail(sim, "more helpers were asked than allowed: node %u", node);

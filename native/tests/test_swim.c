@@ -89,15 +89,15 @@ static struct update about(uint32_t k, uint8_t state, uint64_t version)
 }
 
 static enum swim_verdict hear_as(struct desk *d, uint32_t k, uint64_t id, bool open,
-                                 struct message m, const struct update *updates, size_t count)
+                                 struct swim_message m, const struct update *updates, size_t count)
 {
     uint8_t bytes[PACKET_BYTES_MAX];
     struct writer w = writer_of(bytes, ROOM);
     m.sender = host(k);
-    message_put(&w, &m);
+    swim_message_put(&w, &m);
     for (size_t j = 0; j < count; j++)
         assert_true(update_put(&w, &updates[j]));
-    if (m.kind == MESSAGE_JOIN) {
+    if (m.kind == SWIM_JOIN) {
         memset(w.at, 0, writer_room(&w));
         w.at = w.end;
     }
@@ -106,16 +106,16 @@ static enum swim_verdict hear_as(struct desk *d, uint32_t k, uint64_t id, bool o
                         span_of(bytes, writer_bytes(&w)), &d->out);
 }
 
-static enum swim_verdict hear(struct desk *d, uint32_t k, struct message m,
+static enum swim_verdict hear(struct desk *d, uint32_t k, struct swim_message m,
                               const struct update *updates, size_t count)
 {
-    return hear_as(d, k, 100 + k, m.kind == MESSAGE_JOIN, m, updates, count);
+    return hear_as(d, k, 100 + k, m.kind == SWIM_JOIN, m, updates, count);
 }
 
 /* Gossip from `k` about one member. */
 static void gossip(struct desk *d, uint32_t k, struct update u)
 {
-    assert_int_equal(hear(d, k, (struct message){.kind = MESSAGE_GOSSIP}, &u, 1), SWIM_OK);
+    assert_int_equal(hear(d, k, (struct swim_message){.kind = SWIM_GOSSIP}, &u, 1), SWIM_OK);
 }
 
 /* Members 2..n, known and alive; the core is past warming. */
@@ -132,15 +132,15 @@ static void with_members(struct desk *d, uint32_t n)
 }
 
 /* The `nth` datagram of this kind among the effects; false if there is none. */
-static bool sent(const struct desk *d, uint8_t kind, size_t nth, struct message *m,
+static bool sent(const struct desk *d, uint8_t kind, size_t nth, struct swim_message *m,
                  const struct swim_effect **effect)
 {
     for (size_t k = 0; k < d->out.count; k++) {
         const struct swim_effect *e = &d->out.effects[k];
-        struct message found;
+        struct swim_message found;
         if (e->kind != SWIM_SEND)
             continue;
-        assert_int_equal(message_take(swim_payload(&d->out, e), &found), SWIM_OK);
+        assert_int_equal(swim_message_take(swim_payload(&d->out, e), &found), SWIM_OK);
         if (found.kind != kind || nth-- > 0)
             continue;
         if (m)
@@ -178,7 +178,7 @@ static bool logged(const struct desk *d, uint8_t log)
 }
 
 /* The update about `k` in a message; false if it has none. */
-static bool says_of(const struct message *m, uint32_t k, struct update *out)
+static bool says_of(const struct swim_message *m, uint32_t k, struct update *out)
 {
     struct reader r = reader_of(m->updates);
     struct addr a = host(k);
@@ -198,9 +198,9 @@ static uint8_t state_of(const struct desk *d, uint32_t k)
 
 /* --- Joining ------------------------------------------------------------ */
 
-static struct message join_message(void)
+static struct swim_message join_message(void)
 {
-    return (struct message){.kind = MESSAGE_JOIN, .live = 1};
+    return (struct swim_message){.kind = SWIM_JOIN, .live = 1};
 }
 
 /* M2: whoever joins is challenged at its advertised address over UDP and TCP,
@@ -211,19 +211,19 @@ static void both_ways_or_not_at_all(void **state)
     for (int which = 0; which < 4; which++) {
         struct desk d;
         struct update u = about(2, SWIM_ALIVE, 1);
-        struct message challenge;
+        struct swim_message challenge;
         struct addr a = host(2);
         open_desk(&d);
         assert_int_equal(hear(&d, 2, join_message(), &u, 1), SWIM_OK);
-        assert_true(sent(&d, MESSAGE_CHALLENGE, 0, &challenge, NULL));
+        assert_true(sent(&d, SWIM_CHALLENGE, 0, &challenge, NULL));
         assert_int_equal(count_effects(&d, SWIM_PROVE), 1);
         assert_int_equal(state_of(&d, 2), 255);
         forget(&d);
         if (which & 1) {
-            struct message proof = {.kind = MESSAGE_PROOF, .token = challenge.token};
+            struct swim_message proof = {.kind = SWIM_PROOF, .token = challenge.token};
             hear(&d, 2, proof, NULL, 0);
         } else {
-            struct message proof = {.kind = MESSAGE_PROOF, .token = challenge.token + 1};
+            struct swim_message proof = {.kind = SWIM_PROOF, .token = challenge.token + 1};
             hear(&d, 2, proof, NULL, 0);
         }
         if (which & 2)
@@ -231,7 +231,7 @@ static void both_ways_or_not_at_all(void **state)
         else
             swim_proven(d.swim, d.now_ms, WALL, &a, 103, true, &d.out);     /* another id */
         assert_int_equal(state_of(&d, 2), which == 3 ? SWIM_ALIVE : 255);
-        assert_int_equal(count_sent(&d, MESSAGE_WELCOME), which == 3);
+        assert_int_equal(count_sent(&d, SWIM_WELCOME), which == 3);
         assert_int_equal((d.out.news & SWIM_NEWS_MEMBERS) != 0, which == 3);
         pass(&d, 3000);
         assert_int_equal(logged(&d, SWIM_LOG_REFUSED_UNPROVEN), which != 3);
@@ -249,14 +249,14 @@ static void no_amplification(void **state)
     for (size_t bytes = 40; bytes < ROOM; bytes += 97) {
         uint8_t payload[ROOM] = {0};
         struct writer w = writer_of(payload, bytes);
-        struct message m = {.kind = MESSAGE_JOIN, .sender = host(2)};
+        struct swim_message m = {.kind = SWIM_JOIN, .sender = host(2)};
         struct update u = about(2, SWIM_ALIVE, 1);
-        message_put(&w, &m);
+        swim_message_put(&w, &m);
         if (!update_put(&w, &u))
             continue;
         struct swim_from from = {.source = host(2), .node_id = 102, .open_receiver = true};
         swim_receive(d.swim, d.now_ms, WALL, &from, span_of(payload, bytes), &d.out);
-        assert_true(count_sent(&d, MESSAGE_WELCOME) == 1);
+        assert_true(count_sent(&d, SWIM_WELCOME) == 1);
         for (size_t k = 0; k < d.out.count; k++)
             assert_true(d.out.effects[k].payload_bytes <= bytes);
         forget(&d);
@@ -270,10 +270,10 @@ static void only_joins_are_open(void **state)
     struct desk d;
     (void)state;
     with_members(&d, 3);
-    for (uint8_t kind = MESSAGE_PING; kind < MESSAGE_KINDS; kind++) {
-        struct message m = {.kind = kind, .target = host(3), .target_id = 103};
+    for (uint8_t kind = SWIM_PING; kind < SWIM_MESSAGE_KINDS; kind++) {
+        struct swim_message m = {.kind = kind, .target = host(3), .target_id = 103};
         struct update u = about(4, SWIM_ALIVE, 1);
-        if (kind == MESSAGE_JOIN)
+        if (kind == SWIM_JOIN)
             continue;
         assert_int_equal(hear_as(&d, 2, 102, true, m, &u, 1), SWIM_NOT_OPEN);
         assert_int_equal(d.out.count, 0);
@@ -305,9 +305,9 @@ static void outside_the_list(void **state)
     assert_int_equal(count_effects(&d, SWIM_SEND) + count_effects(&d, SWIM_PROVE), 0);
     /* A helper does not probe it for others either. */
     forget(&d);
-    struct message ask = {.kind = MESSAGE_ASK, .target = host(77), .target_id = 177};
+    struct swim_message ask = {.kind = SWIM_ASK, .target = host(77), .target_id = 177};
     hear(&d, 2, ask, NULL, 0);
-    assert_int_equal(count_sent(&d, MESSAGE_PING), 0);
+    assert_int_equal(count_sent(&d, SWIM_PING), 0);
     close_desk(&d);
 }
 
@@ -360,9 +360,9 @@ static void a_starting_node_raises_its_start(void **state)
     assert_true(swim_self(d.swim)->started_ms == WALL + 5001);
     assert_true(swim_self(d.swim)->node_id == 1);
     assert_true(logged(&d, SWIM_LOG_STARTED_RAISED));
-    assert_int_equal(count_sent(&d, MESSAGE_JOIN), 1);
+    assert_int_equal(count_sent(&d, SWIM_JOIN), 1);
     /* It may not slip in by gossip: whoever hears it shall prove it both ways. */
-    assert_int_equal(count_sent(&d, MESSAGE_GOSSIP), 0);
+    assert_int_equal(count_sent(&d, SWIM_GOSSIP), 0);
     close_desk(&d);
 }
 
@@ -373,7 +373,7 @@ static void a_running_node_yields(void **state)
     struct desk d;
     (void)state;
     with_members(&d, 3);
-    struct message welcome = {.kind = MESSAGE_WELCOME, .complete = true};
+    struct swim_message welcome = {.kind = SWIM_WELCOME, .complete = true};
     struct update u = about(2, SWIM_ALIVE, 1);
     hear(&d, 2, welcome, &u, 1);
     struct update other = about(1, SWIM_DEAD, 5);
@@ -477,11 +477,11 @@ static void a_suspicion_is_refuted_at_once(void **state)
     with_members(&d, 5);
     uint64_t version = swim_self(d.swim)->version;
     struct update accusation = about(1, SWIM_SUSPECT, version), refutation;
-    struct message m;
-    hear(&d, 2, (struct message){.kind = MESSAGE_PING, .sequence = 5}, &accusation, 1);
+    struct swim_message m;
+    hear(&d, 2, (struct swim_message){.kind = SWIM_PING, .sequence = 5}, &accusation, 1);
     assert_true(swim_self(d.swim)->version == version + 1);
     assert_false(d.out.news & SWIM_NEWS_SELF_DEAD);     /* suspected only: the store stays */
-    assert_true(sent(&d, MESSAGE_ACK, 0, &m, NULL));
+    assert_true(sent(&d, SWIM_ACK, 0, &m, NULL));
     assert_int_equal(m.sequence, 5);
     assert_true(says_of(&m, 1, &refutation));
     assert_true(refutation.s.version == version + 1);
@@ -521,7 +521,7 @@ static void accusations_are_rationed(void **state)
     gossip(&d, 3, about(2, SWIM_DEAD, 1));
     forget(&d);
     for (int k = 0; k < 1000; k++)
-        hear(&d, 2, (struct message){.kind = MESSAGE_NACK}, NULL, 0);
+        hear(&d, 2, (struct swim_message){.kind = SWIM_NACK}, NULL, 0);
     assert_true(count_effects(&d, SWIM_SEND) >= 1);
     assert_true(count_effects(&d, SWIM_SEND) <= ANSWERS_MAX);
     close_desk(&d);
@@ -531,20 +531,20 @@ static void accusations_are_rationed(void **state)
 static void the_dead_are_told(void **state)
 {
     struct desk d;
-    struct message m;
+    struct swim_message m;
     struct update u;
     (void)state;
     with_members(&d, 4);
     gossip(&d, 3, about(2, SWIM_DEAD, 1));
     forget(&d);
-    hear(&d, 2, (struct message){.kind = MESSAGE_PING, .sequence = 8}, NULL, 0);
-    assert_true(sent(&d, MESSAGE_ACK, 0, &m, NULL));
+    hear(&d, 2, (struct swim_message){.kind = SWIM_PING, .sequence = 8}, NULL, 0);
+    assert_true(sent(&d, SWIM_ACK, 0, &m, NULL));
     assert_true(says_of(&m, 2, &u));
     assert_int_equal(u.s.state, SWIM_DEAD);
     forget(&d);
     u = about(2, SWIM_ALIVE, 1);
     hear(&d, 2, join_message(), &u, 1);
-    assert_true(sent(&d, MESSAGE_GOSSIP, 0, &m, NULL));
+    assert_true(sent(&d, SWIM_GOSSIP, 0, &m, NULL));
     assert_true(says_of(&m, 2, &u));
     assert_int_equal(u.s.state, SWIM_DEAD);
     assert_int_equal(count_effects(&d, SWIM_PROVE), 0);
@@ -567,7 +567,7 @@ static void old_deaths_are_hearsay(void **state)
     }
     struct desk d;
     with_members(&d, 8);
-    struct message welcome = {.kind = MESSAGE_WELCOME, .complete = true};
+    struct swim_message welcome = {.kind = SWIM_WELCOME, .complete = true};
     struct update both[2] = {about(3, SWIM_ALIVE, 1), about(2, SWIM_DEAD, 1)};
     hear(&d, 3, welcome, both, 2);
     assert_int_equal(state_of(&d, 2), SWIM_SUSPECT);
@@ -585,20 +585,20 @@ static void exactly_k_indirect_requests(void **state)
         struct desk d;
         with_members(&d, n);
         pass(&d, 520);
-        struct message ping, ask;
+        struct swim_message ping, ask;
         const struct swim_effect *to, *helper;
-        assert_true(sent(&d, MESSAGE_PING, 0, &ping, &to));
+        assert_true(sent(&d, SWIM_PING, 0, &ping, &to));
         struct addr target = to->addr;
         pass(&d, 200);
         size_t want = min_size(3, n - 2);
-        assert_int_equal(count_sent(&d, MESSAGE_ASK), want);
+        assert_int_equal(count_sent(&d, SWIM_ASK), want);
         for (size_t k = 0; k < want; k++) {
-            assert_true(sent(&d, MESSAGE_ASK, k, &ask, &helper));
+            assert_true(sent(&d, SWIM_ASK, k, &ask, &helper));
             assert_true(addr_equal(&ask.target, &target));
             assert_false(addr_equal(&helper->addr, &target));
             for (size_t j = 0; j < k; j++) {
                 const struct swim_effect *other;
-                assert_true(sent(&d, MESSAGE_ASK, j, NULL, &other));
+                assert_true(sent(&d, SWIM_ASK, j, NULL, &other));
                 assert_false(addr_equal(&helper->addr, &other->addr));
             }
         }
@@ -614,15 +614,15 @@ static void suspected_at_the_periods_end(void **state)
     const struct swim_effect *to;
     (void)state;
     with_members(&d, 6);
-    while (!sent(&d, MESSAGE_PING, 0, NULL, &to))
+    while (!sent(&d, SWIM_PING, 0, NULL, &to))
         pass(&d, 1);
     struct addr target = to->addr;
     pass(&d, 480);
     assert_int_equal(swim_find(d.swim, &target)->state, SWIM_ALIVE);
     /* A helper says that it got no answer either, so it is not us. */
-    struct message ask;
-    assert_true(sent(&d, MESSAGE_ASK, 0, &ask, &to));
-    hear(&d, to->addr.ip[15], (struct message){.kind = MESSAGE_NACK, .sequence = ask.sequence},
+    struct swim_message ask;
+    assert_true(sent(&d, SWIM_ASK, 0, &ask, &to));
+    hear(&d, to->addr.ip[15], (struct swim_message){.kind = SWIM_NACK, .sequence = ask.sequence},
          NULL, 0);
     pass(&d, 20);
     assert_int_equal(swim_find(d.swim, &target)->state, SWIM_SUSPECT);
@@ -652,17 +652,17 @@ static void the_deaf_accuse_nobody(void **state)
 static void lateness_accuses_nobody(void **state)
 {
     struct desk d;
-    struct message ping;
+    struct swim_message ping;
     const struct swim_effect *to;
     struct swim_stats stats;
     (void)state;
     with_members(&d, 6);
-    while (!sent(&d, MESSAGE_PING, 0, &ping, &to))
+    while (!sent(&d, SWIM_PING, 0, &ping, &to))
         pass(&d, 1);
     struct addr target = to->addr;
     forget(&d);
     d.now_ms += 3000;
-    struct message ack = {.kind = MESSAGE_ACK, .sequence = ping.sequence};
+    struct swim_message ack = {.kind = SWIM_ACK, .sequence = ping.sequence};
     hear(&d, target.ip[15], ack, NULL, 0);
     swim_tick(d.swim, d.now_ms, WALL + d.now_ms, &d.out);
     assert_int_equal(swim_find(d.swim, &target)->state, SWIM_ALIVE);
@@ -673,7 +673,7 @@ static void lateness_accuses_nobody(void **state)
 
     /* Without the ack too, the target has what was left of its time. */
     forget(&d);
-    while (!sent(&d, MESSAGE_PING, 0, &ping, &to))
+    while (!sent(&d, SWIM_PING, 0, &ping, &to))
         pass(&d, 1);
     target = to->addr;
     d.now_ms += 3000;
@@ -703,20 +703,20 @@ static void lateness_buries_nobody(void **state)
 static void helping(void **state)
 {
     struct desk d;
-    struct message ping, m;
+    struct swim_message ping, m;
     const struct swim_effect *to;
     struct swim_stats stats;
     (void)state;
     with_members(&d, 4);
-    struct message ask = {.kind = MESSAGE_ASK, .sequence = 55, .target = host(3),
-                          .target_id = 103};
+    struct swim_message ask = {.kind = SWIM_ASK, .sequence = 55, .target = host(3),
+                               .target_id = 103};
     hear(&d, 2, ask, NULL, 0);
-    assert_true(sent(&d, MESSAGE_PING, 0, &ping, &to));
+    assert_true(sent(&d, SWIM_PING, 0, &ping, &to));
     assert_true(to->node_id == 103);
     assert_true(ping.sequence != 55);
     forget(&d);
-    hear(&d, 3, (struct message){.kind = MESSAGE_ACK, .sequence = ping.sequence}, NULL, 0);
-    assert_true(sent(&d, MESSAGE_REACHED, 0, &m, &to));
+    hear(&d, 3, (struct swim_message){.kind = SWIM_ACK, .sequence = ping.sequence}, NULL, 0);
+    assert_true(sent(&d, SWIM_REACHED, 0, &m, &to));
     assert_true(to->node_id == 102);
     assert_int_equal(m.sequence, 55);
 
@@ -725,7 +725,7 @@ static void helping(void **state)
     hear(&d, 2, ask, NULL, 0);
     forget(&d);
     pass(&d, 160);
-    assert_true(sent(&d, MESSAGE_NACK, 0, &m, &to));
+    assert_true(sent(&d, SWIM_NACK, 0, &m, &to));
     assert_int_equal(m.sequence, 56);
     assert_true(to->node_id == 102);
     swim_stats(d.swim, &stats);
@@ -737,16 +737,18 @@ static void helping(void **state)
 static void only_the_targets_ack_counts(void **state)
 {
     struct desk d;
-    struct message ping;
+    struct swim_message ping;
     const struct swim_effect *to;
     (void)state;
     with_members(&d, 3);
-    while (!sent(&d, MESSAGE_PING, 0, &ping, &to))
+    while (!sent(&d, SWIM_PING, 0, &ping, &to))
         pass(&d, 1);
     uint8_t target = to->addr.ip[15], other = target == 2 ? 3 : 2;
-    hear(&d, other, (struct message){.kind = MESSAGE_ACK, .sequence = ping.sequence}, NULL, 0);
-    hear(&d, target, (struct message){.kind = MESSAGE_ACK, .sequence = ping.sequence + 1}, NULL, 0);
-    hear(&d, other, (struct message){.kind = MESSAGE_REACHED, .sequence = ping.sequence}, NULL, 0);
+    hear(&d, other, (struct swim_message){.kind = SWIM_ACK, .sequence = ping.sequence}, NULL, 0);
+    hear(&d, target, (struct swim_message){.kind = SWIM_ACK, .sequence = ping.sequence + 1},
+         NULL, 0);
+    hear(&d, other, (struct swim_message){.kind = SWIM_REACHED, .sequence = ping.sequence},
+         NULL, 0);
     pass(&d, 500);
     assert_int_equal(state_of(&d, target), SWIM_SUSPECT);
     close_desk(&d);
@@ -762,7 +764,7 @@ static void witnesses_look_for_themselves(void **state)
         const struct swim_effect *to;
         with_members(&d, 8);
         gossip(&d, 2, about(k, SWIM_SUSPECT, 1));
-        while (!sent(&d, MESSAGE_PING, 0, NULL, &to))
+        while (!sent(&d, SWIM_PING, 0, NULL, &to))
             pass(&d, 1);
         assert_int_equal(to->addr.ip[15], k);
         close_desk(&d);
@@ -779,16 +781,16 @@ static void hints(void **state)
         struct addr a = host(k);
         with_members(&d, 9);
         swim_hint_silent(d.swim, d.now_ms, &a);
-        while (!sent(&d, MESSAGE_PING, 0, NULL, &to))
+        while (!sent(&d, SWIM_PING, 0, NULL, &to))
             pass(&d, 1);
         assert_true(addr_equal(&to->addr, &a));
         forget(&d);
         swim_hint_replaced(d.swim, d.now_ms, &a, 100 + k);      /* the very one we know */
         pass(&d, 1);
-        assert_int_equal(count_sent(&d, MESSAGE_JOIN), 0);
+        assert_int_equal(count_sent(&d, SWIM_JOIN), 0);
         swim_hint_replaced(d.swim, d.now_ms, &a, 4711);
         pass(&d, 1);
-        assert_true(sent(&d, MESSAGE_JOIN, 0, NULL, &to));
+        assert_true(sent(&d, SWIM_JOIN, 0, NULL, &to));
         assert_true(addr_equal(&to->addr, &a));
         assert_true(to->node_id == 0);
         close_desk(&d);
@@ -808,7 +810,7 @@ static void looking_then_warming(void **state)
     assert_int_equal(swim_set_seed(d.swim, SEEDS_MAX, &seed, 1), ERR_FULL);
     pass(&d, 999);
     assert_int_equal(swim_phase(d.swim), SWIM_PHASE_LOOKING);
-    assert_true(count_sent(&d, MESSAGE_JOIN) >= 2);
+    assert_true(count_sent(&d, SWIM_JOIN) >= 2);
     pass(&d, 1);
     assert_int_equal(swim_phase(d.swim), SWIM_PHASE_WARMING);
     assert_true(swim_self(d.swim)->flags & SWIM_WARMING);
@@ -827,7 +829,7 @@ static void a_table_ends_the_looking(void **state)
     (void)state;
     open_desk(&d);
     struct update u = about(2, SWIM_ALIVE, 1);
-    hear(&d, 2, (struct message){.kind = MESSAGE_WELCOME, .complete = false}, &u, 1);
+    hear(&d, 2, (struct swim_message){.kind = SWIM_WELCOME, .complete = false}, &u, 1);
     assert_int_equal(swim_phase(d.swim), SWIM_PHASE_LOOKING);
     assert_int_equal(count_effects(&d, SWIM_PULL), 1);
     swim_pulled(d.swim, d.now_ms, true, &d.out);
@@ -836,7 +838,7 @@ static void a_table_ends_the_looking(void **state)
     close_desk(&d);
 
     open_desk(&d);
-    hear(&d, 2, (struct message){.kind = MESSAGE_WELCOME, .complete = true}, &u, 1);
+    hear(&d, 2, (struct swim_message){.kind = SWIM_WELCOME, .complete = true}, &u, 1);
     assert_int_equal(swim_phase(d.swim), SWIM_PHASE_WARMING);
     close_desk(&d);
 }
@@ -883,9 +885,9 @@ static void observers_do_not_count(void **state)
     assert_int_equal(swim_live(d.swim), 3);
     forget(&d);
     pass(&d, 700);
-    for (size_t k = 0; k < count_sent(&d, MESSAGE_ASK); k++) {
+    for (size_t k = 0; k < count_sent(&d, SWIM_ASK); k++) {
         const struct swim_effect *to;
-        assert_true(sent(&d, MESSAGE_ASK, k, NULL, &to));
+        assert_true(sent(&d, SWIM_ASK, k, NULL, &to));
         assert_true(to->addr.ip[15] < 10);
     }
     struct update u = about(10, SWIM_DEAD, 1);
@@ -906,9 +908,9 @@ static void flags_travel_under_a_new_version(void **state)
     assert_int_equal(swim_phase(d.swim), SWIM_PHASE_DRAINING);
     assert_true(swim_self(d.swim)->version == version + 1);
     pass(&d, 250);
-    struct message m;
+    struct swim_message m;
     struct update u;
-    assert_true(sent(&d, MESSAGE_GOSSIP, 0, &m, NULL));
+    assert_true(sent(&d, SWIM_GOSSIP, 0, &m, NULL));
     assert_true(says_of(&m, 1, &u));
     assert_true(u.s.flags & SWIM_DRAINING);
     swim_set_flags(d.swim, d.now_ms, SWIM_DRAINING, SWIM_DRAINING, &d.out);
@@ -926,17 +928,17 @@ static void flags_travel_under_a_new_version(void **state)
 static void leaving_is_announced(void **state)
 {
     struct desk d;
-    struct message m;
+    struct swim_message m;
     struct update u;
     (void)state;
     with_members(&d, 5);
     swim_leave(d.swim, d.now_ms, &d.out);
-    assert_int_equal(count_sent(&d, MESSAGE_GOSSIP), 4);
-    assert_true(sent(&d, MESSAGE_GOSSIP, 3, &m, NULL));
+    assert_int_equal(count_sent(&d, SWIM_GOSSIP), 4);
+    assert_true(sent(&d, SWIM_GOSSIP, 3, &m, NULL));
     assert_true(says_of(&m, 1, &u));
     assert_int_equal(u.s.state, SWIM_LEFT);
     assert_true(swim_due_ms(d.swim) == NEVER_MS);
-    assert_int_equal(hear(&d, 2, (struct message){.kind = MESSAGE_PING}, NULL, 0), SWIM_GONE);
+    assert_int_equal(hear(&d, 2, (struct swim_message){.kind = SWIM_PING}, NULL, 0), SWIM_GONE);
     size_t before = d.out.count;
     swim_leave(d.swim, d.now_ms, &d.out);
     assert_int_equal(d.out.count, before);
@@ -968,28 +970,29 @@ static void seeds_for_ever_and_the_dead_for_a_day(void **state)
     assert_int_equal(swim_set_seed(d.swim, 0, range, 3), 0);
     pass(&d, 100);
     for (int k = 0; k < 40; k++) {      /* keep it alive */
-        struct message ping;
+        struct swim_message ping;
         pass(&d, 500);
-        for (size_t n = 0; sent(&d, MESSAGE_PING, n, &ping, NULL); n++)
-            hear(&d, 2, (struct message){.kind = MESSAGE_ACK, .sequence = ping.sequence}, NULL, 0);
-        assert_int_equal(count_sent(&d, MESSAGE_JOIN), 0);
+        for (size_t n = 0; sent(&d, SWIM_PING, n, &ping, NULL); n++)
+            hear(&d, 2, (struct swim_message){.kind = SWIM_ACK, .sequence = ping.sequence},
+                 NULL, 0);
+        assert_int_equal(count_sent(&d, SWIM_JOIN), 0);
         forget(&d);
     }
     gossip(&d, 2, about(2, SWIM_DEAD, 1));
     forget(&d);
     pass(&d, 20000);
-    size_t joins = count_sent(&d, MESSAGE_JOIN);
+    size_t joins = count_sent(&d, SWIM_JOIN);
     assert_in_range(joins, 3 * 9 + 3, 3 * 11 + 5);          /* the range, and the dead one */
     assert_true(logged(&d, SWIM_LOG_ALONE));
     forget(&d);
     assert_int_equal(swim_set_seed(d.swim, 0, NULL, 0), 0);
     pass(&d, 60000);
-    assert_in_range(count_sent(&d, MESSAGE_JOIN), 11, 13);  /* the dead one every 5 s */
+    assert_in_range(count_sent(&d, SWIM_JOIN), 11, 13);  /* the dead one every 5 s */
     assert_false(logged(&d, SWIM_LOG_ALONE));
     pass(&d, 24 * 3600 * 1000ull);
     forget(&d);
     pass(&d, 60000);
-    assert_int_equal(count_sent(&d, MESSAGE_JOIN), 0);
+    assert_int_equal(count_sent(&d, SWIM_JOIN), 0);
     assert_int_equal(state_of(&d, 2), SWIM_DEAD);           /* its tombstone outlives that */
     pass(&d, 3600 * 1000ull);
     assert_int_equal(state_of(&d, 2), 255);
@@ -1092,9 +1095,9 @@ static void who_is_missing_asks_to_be_let_in(void **state)
         forget(&b);
         swim_pull_start(b.swim, b.now_ms, &peer, 102, &b.out);
         pull(&a, &b, SPAN_NONE, SWIM_PAGE_BYTES);
-        assert_int_equal(count_sent(&b, MESSAGE_JOIN), !known);
+        assert_int_equal(count_sent(&b, SWIM_JOIN), !known);
         if (!known) {
-            assert_true(sent(&b, MESSAGE_JOIN, 0, NULL, &to));
+            assert_true(sent(&b, SWIM_JOIN, 0, NULL, &to));
             assert_true(addr_equal(&to->addr, &peer));
         }
         close_desk(&a);
@@ -1111,9 +1114,9 @@ static void pulls_in_vain_get_rarer(void **state)
     with_members(&d, 2);
     size_t pulls = 0;
     for (int k = 0; k < 4 * 600; k++) {
-        struct message ping;
-        for (size_t n = 0; sent(&d, MESSAGE_PING, n, &ping, NULL); n++) {
-            struct message ack = {.kind = MESSAGE_ACK, .sequence = ping.sequence, .digest = 1};
+        struct swim_message ping;
+        for (size_t n = 0; sent(&d, SWIM_PING, n, &ping, NULL); n++) {
+            struct swim_message ack = {.kind = SWIM_ACK, .sequence = ping.sequence, .digest = 1};
             hear(&d, 2, ack, NULL, 0);
         }
         if (count_effects(&d, SWIM_PULL) > 0) {
@@ -1134,15 +1137,15 @@ static void lasting_mismatches_are_pulled(void **state)
     (void)state;
     with_members(&d, 4);
     for (int k = 0; k < 8; k++) {
-        struct message ping = {.kind = MESSAGE_PING, .live = 9, .digest = 12345};
+        struct swim_message ping = {.kind = SWIM_PING, .live = 9, .digest = 12345};
         hear(&d, 2 + (uint32_t)k % 3, ping, NULL, 0);
         assert_int_equal(count_effects(&d, SWIM_PULL), 0);
         pass(&d, 240);
     }
     pass(&d, 200);
-    hear(&d, 2, (struct message){.kind = MESSAGE_PING, .live = 9, .digest = 12345}, NULL, 0);
+    hear(&d, 2, (struct swim_message){.kind = SWIM_PING, .live = 9, .digest = 12345}, NULL, 0);
     assert_int_equal(count_effects(&d, SWIM_PULL), 1);
-    hear(&d, 2, (struct message){.kind = MESSAGE_PING, .live = 9, .digest = 12345}, NULL, 0);
+    hear(&d, 2, (struct swim_message){.kind = SWIM_PING, .live = 9, .digest = 12345}, NULL, 0);
     assert_int_equal(count_effects(&d, SWIM_PULL), 1);      /* one at a time */
     close_desk(&d);
 }
@@ -1155,7 +1158,7 @@ static void a_full_table(void **state)
     for (int living = 0; living < 2; living++) {
         struct desk d;
         struct swim_from from = {.source = host(2), .node_id = 102};
-        struct message m = {.kind = MESSAGE_GOSSIP, .sender = host(2)};
+        struct swim_message m = {.kind = SWIM_GOSSIP, .sender = host(2)};
         with_members(&d, 2);
         for (uint32_t k = 0; k < MEMBERS_MAX; k++) {
             uint8_t bytes[ROOM];
@@ -1163,7 +1166,7 @@ static void a_full_table(void **state)
             struct update u = about(3, living ? SWIM_ALIVE : SWIM_LEFT, 1);
             u.addr.port = (uint16_t)(20000 + k);
             u.age_s = living ? 0 : 1000 - k % 500;
-            message_put(&w, &m);
+            swim_message_put(&w, &m);
             update_put(&w, &u);
             swim_receive(d.swim, d.now_ms, WALL, &from, span_of(bytes, writer_bytes(&w)), &d.out);
             forget(&d);
@@ -1195,10 +1198,10 @@ static void hostile_bytes(void **state)
             bytes[j] = (uint8_t)prng_next(&prng);
         if (count > 12 && k % 2 == 0) {
             struct writer w = writer_of(bytes, sizeof bytes);
-            struct message m = {.kind = (uint8_t)(1 + k / 2 % 10), .sender = host(2),
-                                .target = host(3), .target_id = 103};
+            struct swim_message m = {.kind = (uint8_t)(1 + k / 2 % 10), .sender = host(2),
+                                     .target = host(3), .target_id = 103};
             struct update u = about(2 + (uint32_t)k % 5, (uint8_t)(k % 4), 1);
-            message_put(&w, &m);
+            swim_message_put(&w, &m);
             update_put(&w, &u);
             count = writer_bytes(&w);
             bytes[prng_below(&prng, count)] ^= (uint8_t)(1u << prng_below(&prng, 8));
@@ -1236,17 +1239,17 @@ static void out_of_memory(void **state)
             pass(&d, 2500);
             for (uint32_t k = 2; k <= 90; k++) {
                 struct update u = about(k, SWIM_ALIVE, 1);
-                hear(&d, 2, (struct message){.kind = MESSAGE_GOSSIP}, &u, 1);
+                hear(&d, 2, (struct swim_message){.kind = SWIM_GOSSIP}, &u, 1);
                 u.s.state = SWIM_SUSPECT;
                 u.accuser_count = 1;
-                hear(&d, 3, (struct message){.kind = MESSAGE_GOSSIP}, &u, 1);
+                hear(&d, 3, (struct swim_message){.kind = SWIM_GOSSIP}, &u, 1);
             }
             struct update u = about(99, SWIM_ALIVE, 1);
             hear(&d, 99, join_message(), &u, 1);
             mem_fail_after(-1);
             for (uint32_t k = 2; k <= 90; k++) {
                 u = about(k, SWIM_ALIVE, 2);
-                hear(&d, 2, (struct message){.kind = MESSAGE_GOSSIP}, &u, 1);
+                hear(&d, 2, (struct swim_message){.kind = SWIM_GOSSIP}, &u, 1);
             }
             assert_int_equal(swim_live(d.swim), 90);
         }

@@ -428,47 +428,47 @@ static void later_fields_are_skipped(void **state)
     assert_false(update_take(&r, &back));
     assert_false(r.failed);
 
-    struct message m = {.kind = MESSAGE_NACK, .sender = at(1, 2), .sequence = 9}, heard;
+    struct swim_message m = {.kind = SWIM_NACK, .sender = at(1, 2), .sequence = 9}, heard;
     w = writer_of(bytes, sizeof bytes);
-    message_put(&w, &m);
+    swim_message_put(&w, &m);
     bytes[0] = SWIM_WIRE_VERSION + 1;
     bytes[2]++;
     put_u8(&w, 0xee);
-    assert_int_equal(message_take(span_of(bytes, writer_bytes(&w)), &heard), SWIM_OK);
+    assert_int_equal(swim_message_take(span_of(bytes, writer_bytes(&w)), &heard), SWIM_OK);
     assert_int_equal(heard.sequence, 9);
     assert_int_equal(heard.updates.bytes, 0);
     bytes[0] = SWIM_WIRE_VERSION;       /* ours has no such field */
-    assert_int_equal(message_take(span_of(bytes, writer_bytes(&w)), &heard), SWIM_MALFORMED);
+    assert_int_equal(swim_message_take(span_of(bytes, writer_bytes(&w)), &heard), SWIM_MALFORMED);
 }
 
 static void heads_come_back_as_they_went(void **state)
 {
     (void)state;
-    for (uint8_t kind = MESSAGE_PING; kind < MESSAGE_KINDS; kind++) {
+    for (uint8_t kind = SWIM_PING; kind < SWIM_MESSAGE_KINDS; kind++) {
         uint8_t bytes[128];
-        struct message m = {.kind = kind, .sender = at(5, 6), .sequence = 7, .live = 8,
-                            .digest = 9, .token = 10, .target_id = 11, .target = at(12, 13),
-                            .complete = true}, back;
+        struct swim_message m = {.kind = kind, .sender = at(5, 6), .sequence = 7, .live = 8,
+                                 .digest = 9, .token = 10, .target_id = 11, .target = at(12, 13),
+                                 .complete = true}, back;
         struct writer w = writer_of(bytes, sizeof bytes);
-        message_put(&w, &m);
+        swim_message_put(&w, &m);
         assert_false(w.failed);
-        assert_int_equal(message_take(span_of(bytes, writer_bytes(&w)), &back), SWIM_OK);
+        assert_int_equal(swim_message_take(span_of(bytes, writer_bytes(&w)), &back), SWIM_OK);
         assert_int_equal(back.kind, kind);
         assert_true(addr_equal(&back.sender, &m.sender));
-        if (kind == MESSAGE_ASK) {
+        if (kind == SWIM_ASK) {
             assert_true(addr_equal(&back.target, &m.target));
             assert_true(back.target_id == 11);
         }
-        if (kind == MESSAGE_PING || kind == MESSAGE_ACK)
+        if (kind == SWIM_PING || kind == SWIM_ACK)
             assert_true(back.sequence == 7 && back.live == 8 && back.digest == 9);
-        if (kind == MESSAGE_CHALLENGE || kind == MESSAGE_PROOF)
+        if (kind == SWIM_CHALLENGE || kind == SWIM_PROOF)
             assert_true(back.token == 10);
         for (size_t cut = 0; cut < writer_bytes(&w); cut++)
-            assert_int_equal(message_take(span_of(bytes, cut), &back), SWIM_MALFORMED);
+            assert_int_equal(swim_message_take(span_of(bytes, cut), &back), SWIM_MALFORMED);
     }
     uint8_t unknown[] = {1, 99, 7, 6, 10, 0, 0, 1, 0, 5};
-    struct message back;
-    assert_int_equal(message_take(span_of(unknown, sizeof unknown), &back), SWIM_UNKNOWN_KIND);
+    struct swim_message back;
+    assert_int_equal(swim_message_take(span_of(unknown, sizeof unknown), &back), SWIM_UNKNOWN_KIND);
 }
 
 int main(void)
