@@ -382,6 +382,12 @@ def tally_total(name, window, key):
     return peers.tally(name, window=window).total(key)
 
 
+def add_and_close(name, window, key, n):
+    """At once, so that no round is held in between."""
+    peers.tally(name, window=window).add(key, n)
+    peers.close()
+
+
 def take_many(name, window, key, limit, times):
     """How each of some requests fared, one after the other."""
     tally = peers.tally(name, window=window)

@@ -194,6 +194,33 @@ def test_nothing_is_sent_while_nothing_is_counted(fleet):
     assert workers[0]("stats")["tally_pages_sent"] == before > 0
 
 
+def test_what_was_counted_before_the_start_is_told_after_it(fleet, worker):
+    [first] = fleet(1)
+    late = worker()
+    late("tally_add", "hits", 3600, "durov", 4)
+    assert late("state") == "new"       # counting starts nothing
+    late("astart")
+    until(lambda: first("tally_total", "hits", 3600, "durov") == 4, 5)
+
+
+def test_who_leaves_says_its_last_word(fleet):
+    stays, goes = fleet(2)
+    goes("tally_add", "hits", 3600, "durov", 1)
+    until(lambda: stays("tally_total", "hits", 3600, "durov") == 1, 2)
+    goes("add_and_close", "hits", 3600, "durov", 5)
+    until(lambda: stays("tally_total", "hits", 3600, "durov") == 6, 2)
+
+
+def test_a_forked_child_counts_for_itself():
+    hits = peerage.Peers(enable_peers=False).tally("hits", window=3600)
+    hits.add("durov", 5)
+    child = os.fork()
+    if child == 0:
+        os._exit(hits.add("durov", 2))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert hits.total("durov") == 5
+
+
 # -- with Redis -----------------------------------------------------------------------------
 
 
