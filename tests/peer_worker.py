@@ -85,6 +85,13 @@ async def aboom(key, seconds=0.0):
     raise Listed(f"no {key}")
 
 
+@cache.cached("{key}", channel="{key}", ttl=2, early=0.8)
+def hot(key):
+    count(key)
+    time.sleep(0.4)
+    return f"{key}#{loads[key]} by {os.getpid()}"
+
+
 switches = {"fail": False}
 
 
@@ -188,7 +195,7 @@ def loaded():
 FUNCTIONS = {
     f.__name__: f
     for f in (
-        plain, value, avalue, page, body, boom, aboom, aging, refused, uneven, itself, aitself,
+        plain, value, avalue, page, body, boom, aboom, aging, refused, uneven, hot, itself, aitself,
         outer, inner,
     )
 }

@@ -380,6 +380,30 @@ def test_stale_is_served_while_and_after_a_failing_refresh(fleet):
     assert not other("lookup", "aging", "old")["stale"]
 
 
+def test_a_hot_value_is_refreshed_before_it_ends(fleet):
+    """Where a function asks for it (`early`): nobody waits for the load of a key that is read,
+    and one that is read no more is not loaded for nobody."""
+    workers = fleet(3)
+    owner, _, _ = by_rank(workers, "hot")
+    for w in workers:
+        w("lookup", "hot", "hot")
+    slowest = 0.0
+    until_at = time.monotonic() + 5
+    while time.monotonic() < until_at:
+        for w in workers:
+            begun = time.monotonic()
+            w("lookup", "hot", "hot")
+            slowest = max(slowest, time.monotonic() - begun)
+        time.sleep(0.02)
+    assert slowest < 0.35, "the load takes 0.4 s"
+    assert owner("stats")["refreshes_early"] >= 2
+    assert total(workers, "hot") == owner("loaded")["hot"] <= 6
+    time.sleep(2.5)
+    last = total(workers, "hot")
+    time.sleep(2.5)
+    assert total(workers, "hot") == last
+
+
 def test_jitter_only_ever_shortens(fleet):
     """Values that were made at one moment do not all end at one moment."""
     workers = fleet(2)

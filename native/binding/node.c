@@ -452,20 +452,23 @@ static PyObject *lose(struct node *self, PyObject *id)
     Py_RETURN_NONE;
 }
 
-/* register(loader, is_async) */
+/* register(loader, is_async, early_ms) */
 static PyObject *register_loader(struct node *self, PyObject *const *args, Py_ssize_t count)
 {
     const void *loader;
     size_t bytes;
+    uint32_t early_ms;
 
-    if (count != 2)
-        return wrong_count("register", 2);
-    if (bytes_of(args[0], &loader, &bytes, "the loader") < 0)
+    if (count != 3)
+        return wrong_count("register", 3);
+    if (bytes_of(args[0], &loader, &bytes, "the loader") < 0 || uint32_of(args[2], &early_ms) < 0)
         return NULL;
     struct engine *e = node_engine(self);
     if (!e)
         return NULL;
     int rc = peerage_register(e->p, loader, bytes, args[1] == Py_True);
+    if (rc == 0)
+        rc = peerage_refresh_early(e->p, loader, bytes, early_ms);
     return rc < 0 ? errors_raise(state_of(Py_TYPE(self)), rc, NULL) : Py_NewRef(Py_None);
 }
 

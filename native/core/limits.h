@@ -31,6 +31,7 @@
 #define WAITING_LOADS_MAX 16u
 #define DELETES_REMEMBERED_MAX 8u
 #define KIN_MAX 16u
+#define EARLY_MAX 16u
 #define TALLY_KEYS_MAX 64u
 #define TALLY_NODES_MAX 128u
 #define TALLY_DIRECT_MEMBERS_MAX 4u
@@ -41,6 +42,7 @@
 #define UNPROVEN_PER_ADDRESS_MAX 64u
 #define WAITING_LOADS_MAX 4096u
 #define DELETES_REMEMBERED_MAX 65536u
+#define EARLY_MAX 4096u                 /* keys that wait for an early refresh */
 #define KIN_MAX 8192u                   /* entries remembered to be another's `also` */
 #define TALLY_KEYS_MAX 65536u           /* at most three quarters of them only others' */
 #define TALLY_NODES_MAX 4096u           /* whose counts of one key are kept */

@@ -20,6 +20,7 @@ struct serve *serve_new(const struct serve_config *config)
     list_init(&s->queue_async);
     list_init(&s->looking);
     list_init(&s->loaders);
+    list_init(&s->early);
     for (unsigned i = 0; i < REMOTE_BUCKETS; i++)
         list_init(&s->remote[i]);
     s->due_ms = NEVER_MS;
@@ -46,6 +47,7 @@ void serve_free(struct serve *s)
     for (unsigned i = 0; i < s->dropped.count; i++)
         blob_unref(s->dropped.blobs[i]);
     hand_end(s);
+    early_free(s);
     kin_free(s);
     flights_free(s->flights);
     store_free(s->store);

@@ -35,7 +35,7 @@ struct serve_stats {
     uint64_t permits_granted, permits_returned, peeks_asked, peeks_hit, peeks_served;
     uint64_t pushes_sent, pushes_taken, stored, stored_refused, too_big;
     uint64_t answers_owner, answers_heir, asks_silent, asks_busy, drops;
-    uint64_t answers_tier;
+    uint64_t answers_tier, early;
 };
 
 struct serve;
@@ -126,6 +126,8 @@ void serve_port_gone(struct serve *, void *port, uint64_t now_ms, struct effects
 
 /* Which functions this process can run for others. `async`: on the start loop. Copies. */
 int serve_register(struct serve *, struct span loader, bool async);
+/* Load its values anew so long before they end, where they are asked for (serve_early.c). */
+void serve_set_early(struct serve *, struct span loader, uint32_t early_ms);
 void serve_start_loop(struct serve *, bool there);  /* without one async loaders get permits */
 
 /* ---- the second tier ------------------------------------------------------------------ */

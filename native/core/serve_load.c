@@ -39,10 +39,20 @@ int serve_register(struct serve *s, struct span name, bool async)
     if (!l)
         return ERR_NOMEM;
     l->async = async;
+    l->early_ms = 0;
     l->bytes = name.bytes;
     memcpy(l->name, name.at, name.bytes);
     list_add_head(&s->loaders, &l->link);
     return 0;
+}
+
+void serve_set_early(struct serve *s, struct span name, uint32_t early_ms)
+{
+    LIST_FOREACH(&s->loaders, link) {
+        struct loader *l = CONTAINER_OF(link, struct loader, link);
+        if (span_equal(span_of(l->name, l->bytes), name))
+            l->early_ms = early_ms;
+    }
 }
 
 void serve_start_loop(struct serve *s, bool there) { s->start_loop = there; }
@@ -426,6 +436,9 @@ void land(struct serve *s, struct flight *f, const struct loaded *items, unsigne
         if (current && tier == TIER_LOAD)
             put_behind(s, f, &items[i], items[i].key, now_ms, fx);
     }
+    const struct loader *registered = loader_find(s, f->loader);
+    if (registered && stored && f->role == FLIGHT_OWNS && tier == TIER_LOAD)
+        early_note(s, f, registered->early_ms, a.expires_ms, now_ms);
     if (count > 1)
         a.also = bundle_new(items + 1, count - 1);
     if (stored && f->role == FLIGHT_OWNS && tier == TIER_LOAD)
@@ -684,5 +697,6 @@ void serve_tick(struct serve *s, uint64_t now_ms, struct effects *fx)
         next = flights_next(s->flights, f);
         tick_flight(s, f, now_ms, fx);
     }
+    early_tick(s, now_ms, fx);
     hand_on(s, now_ms, fx);
 }

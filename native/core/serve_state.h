@@ -26,6 +26,7 @@ struct avoided {
 struct loader {
     struct list link;
     bool async;
+    uint32_t early_ms;          /* 0: no early refresh */
     size_t bytes;
     uint8_t name[];
 };
@@ -41,6 +42,8 @@ struct serve {
                                        the time of what follows counts (O14) */
         uint64_t hash, at_ms;
     } offered[OFFERED_MAX];
+    struct list early;              /* serve_early.c */
+    size_t early_count;
     struct kin_table *kin;          /* NULL: none yet (serve_kin.c) */
     struct hand *hand;              /* NULL: nothing was handed on yet (serve_hand.c) */
     bool tier;                      /* there is a second tier to ask and to write to */
@@ -129,6 +132,12 @@ void push(struct serve *, const struct loaded *, uint64_t parent, struct span ch
           uint64_t node_id, uint64_t now_ms, struct effects *);
 void push_taken(struct serve *, uint64_t conn_id, const struct message *, struct blob *,
                 uint64_t now_ms, struct effects *);
+
+/* serve_early.c */
+void early_note(struct serve *, const struct flight *, uint32_t early_ms, uint64_t expires_ms,
+                uint64_t now_ms);
+void early_tick(struct serve *, uint64_t now_ms, struct effects *);
+void early_free(struct serve *);
 
 /* serve_kin.c: `key` is stored with the key of this hash. False: out of memory, keep it not */
 bool kin_add(struct serve *, uint64_t parent, struct span key);

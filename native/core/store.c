@@ -578,6 +578,16 @@ bool store_get(struct store *s, struct span key, uint64_t now_ms, bool stale_too
     return true;
 }
 
+bool store_was_hit(struct store *s, struct span key)
+{
+    struct entry *e = find(s, key);
+    bool hit = e && e->visited;
+
+    if (hit)
+        e->visited = 0;
+    return hit;
+}
+
 bool store_swap(struct store *s, struct span key, struct blob *old, struct blob *fresh,
                 struct store_dropped *dropped)
 {

@@ -72,6 +72,9 @@ int store_put(struct store *, const struct store_item *, uint64_t now_ms,
 bool store_get(struct store *, struct span key, uint64_t now_ms, bool stale_too,
                struct store_hit *out);
 
+/* Was it hit since it was first stored, last evicted around, or last asked so? Starts anew. */
+bool store_was_hit(struct store *, struct span key);
+
 /* Swap the blob of `key` from `old` to `fresh` (the same bytes held otherwise: a Python
  * object in place of a native copy) if the entry still holds `old`. Takes a reference
  * to fresh when it returns true; `old`'s goes to dropped. */

@@ -252,6 +252,11 @@ PEERAGE_API int peerage_fail(peerage *, uint64_t load_id, const void *error, siz
                              uint32_t negative_ttl_ms);
 PEERAGE_API int peerage_lose(peerage *, uint64_t load_id);
 
+/* Load the values of a registered loader anew this long before they end, if they were asked for
+ * again since they were loaded; 0: don't. After peerage_register. */
+PEERAGE_API int peerage_refresh_early(peerage *, const void *loader, size_t bytes,
+                                      uint32_t early_ms);
+
 /* This process can run `loader` for others: in its pool (peerage_take), or on the start
  * loop's port when is_async. Copies the name. */
 PEERAGE_API int peerage_register(peerage *, const void *loader, size_t bytes, int is_async);

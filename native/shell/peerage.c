@@ -510,6 +510,18 @@ int peerage_register(peerage *p, const void *loader, size_t bytes, int is_async)
     return rc;
 }
 
+int peerage_refresh_early(peerage *p, const void *loader, size_t bytes, uint32_t early_ms)
+{
+    struct turn t;
+
+    if (shell_is_foreign(p))
+        return ERR_FORKED;
+    turn_begin(p, &t);
+    serve_set_early(node_serve(p->node), span_of(loader, bytes), early_ms);
+    turn_end(p, &t);
+    return 0;
+}
+
 /* One round under the lock: 1 taken, 0 nothing there. */
 static int take_once(struct peerage *p, struct peerage_load *out)
 {

@@ -97,6 +97,7 @@ static void put_serve(struct sink *k, const struct serve_stats *s)
     } table[] = {
         {"hits_local", s->hits_local},
         {"hits_stale", s->hits_stale},
+        {"refreshes_early", s->early},
         {"misses", s->misses},
         {"hits_owner", s->answers_owner},
         {"hits_heir", s->answers_heir},

@@ -42,6 +42,7 @@ class Cache:
     def __init__(
         self, peers: Peers, name: str, ttl: float | None, jitter: float, stale: float,
         negative_ttl: float, load_timeout: float | None, timeout: float | None, pickle: bool,
+        early: float = 0.0,
     ) -> None:  # fmt: skip
         if not name or not isinstance(name, str):
             raise ValueError("a cache has a name")
@@ -50,6 +51,7 @@ class Cache:
         self._standard = {
             "ttl": ttl, "jitter": jitter, "stale": stale, "negative_ttl": negative_ttl,
             "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle,
+            "early": early,
         }  # fmt: skip
         self._terms = self._make_terms((), {})
         # Local hits are found without a step in Python; the methods below are what these
@@ -74,14 +76,14 @@ class Cache:
     def cached(
         self, template: str, *, channel: str | None = None, ttl: Any = UNSET, jitter: Any = UNSET,
         stale: Any = UNSET, negative_ttl: Any = UNSET, load_timeout: Any = UNSET,
-        timeout: Any = UNSET, pickle: Any = UNSET, raises: Any = (), name: str | None = None,
-        ignore: Iterable[str] = (),
+        timeout: Any = UNSET, pickle: Any = UNSET, early: Any = UNSET, raises: Any = (),
+        name: str | None = None, ignore: Iterable[str] = (),
     ) -> Callable[[Any], Any]:  # fmt: skip
         """Decorate a function, `def` or `async def`. The template's fields name the
         parameters that make the key, in its order; other text in it is for the reader."""
         terms = self._make_terms(raises, {
             "ttl": ttl, "jitter": jitter, "stale": stale, "negative_ttl": negative_ttl,
-            "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle,
+            "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle, "early": early,
         })  # fmt: skip
 
         def decorate(function: Any) -> Any:

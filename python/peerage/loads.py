@@ -59,22 +59,24 @@ class Terms:
 
     __slots__ = (
         "cache", "ttl", "jitter", "stale", "negative_ms", "load_timeout_ms", "timeout_ms",
-        "pickle", "raises", "ttl_ms", "stale_ms",
+        "pickle", "raises", "ttl_ms", "stale_ms", "early_ms",
     )  # fmt: skip
 
     def __init__(
         self, cache: Cache, ttl: float | None, jitter: float, stale: float, negative_ttl: float,
         load_timeout: float | None, timeout: float | None, pickle: bool, raises: errors.Raises,
+        early: float = 0.0,
     ) -> None:  # fmt: skip
         if ttl is not None and not ttl > 0:
             raise ValueError("ttl: seconds, more than 0, or None for ever")
-        if jitter < 0 or stale < 0 or negative_ttl < 0:
-            raise ValueError("jitter, stale, negative_ttl: seconds, not negative")
+        if jitter < 0 or stale < 0 or negative_ttl < 0 or early < 0:
+            raise ValueError("jitter, stale, negative_ttl, early: seconds, not negative")
         if ttl is not None and jitter >= ttl:
             raise ValueError("jitter shortens the ttl and must be less than it")
         self.cache = cache
         self.ttl, self.jitter, self.stale = ttl, jitter, stale
         self.ttl_ms, self.stale_ms = to_ms(ttl), to_ms(stale) if stale else 0
+        self.early_ms = to_ms(early) if early else 0
         self.negative_ms = to_ms(negative_ttl) if negative_ttl else 0
         self.load_timeout_ms = to_ms(load_timeout) if load_timeout is not None else 0
         self.timeout_ms = to_ms(timeout) if timeout is not None else 0

@@ -283,8 +283,9 @@ class Peers:
     def _register(self, prefix: bytes, definition: Definition) -> None:
         if not definition.loader:
             return
-        self._node.register(prefix, definition.is_async)
-        if definition.terms.stale_ms and not definition.is_async and not self._pooled:
+        terms = definition.terms
+        self._node.register(prefix, definition.is_async, terms.early_ms)
+        if (terms.stale_ms or terms.early_ms) and not definition.is_async and not self._pooled:
             # Alone, too, a stale value is loaded again behind its caller, by the pool.
             self._pooled = True
             with self._pool:
@@ -520,16 +521,18 @@ class Peers:
     def cache(
         self, name: str, *, ttl: float | None = None, jitter: float = 0.0, stale: float = 0.0,
         negative_ttl: float = 0.0, load_timeout: float | None = None,
-        timeout: float | None = None, pickle: bool = False,
+        timeout: float | None = None, pickle: bool = False, early: float = 0.0,
     ) -> Cache:  # fmt: skip
         """A cache of this name. Seconds: `ttl` (None: for ever), `jitter` by which the ttl
         is shortened at random, `stale` for which a value is served past it while it is
         loaded again, `negative_ttl` for which a loader's error is kept, `load_timeout` for
-        a load, `timeout` for a caller's patience."""
+        a load, `timeout` for a caller's patience, `early` so long before its end a value that is
+        asked for is loaded anew (decorated functions that run at the owner)."""
         if name in self._caches:
             raise ValueError(f"there is a cache named {name!r} already")
         made = Cache(
-            self, name, ttl, jitter, stale, negative_ttl, load_timeout, timeout, pickle)
+            self, name, ttl, jitter, stale, negative_ttl, load_timeout, timeout, pickle,
+            early)
         self._caches[name] = made
         return made
 
