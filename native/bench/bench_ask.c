@@ -381,7 +381,7 @@ static void bench_local(size_t bytes)
     peerage_free(p);
 }
 
-/* ---- the floor: what the kernel and one SHA-256 take for the same bytes ------------------- */
+/* The floor: what the kernel and one SHA-256 take for the same bytes. */
 
 static void read_all(int fd, unsigned char *to, size_t bytes)
 {

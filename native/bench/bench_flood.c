@@ -59,7 +59,7 @@ static const char *next_key(void)
     return keys[asked++ % key_count];
 }
 
-/* ---- a node ------------------------------------------------------------------------------ */
+/* A node. */
 
 static struct tcp *prove(int fd, const struct addr *to, const struct seal *seal, uint64_t self_id)
 {
@@ -129,7 +129,7 @@ static unsigned read_node(struct client *k)
     return answered;
 }
 
-/* ---- Redis and memcached ------------------------------------------------------------------ */
+/* Redis and memcached. */
 
 static void ask_text(struct client *k)
 {
@@ -197,7 +197,7 @@ static unsigned read_text(struct client *k)
     return answered;
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
+/* All. */
 
 static double now_s(void)
 {

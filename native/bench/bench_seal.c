@@ -70,7 +70,7 @@ static void print_us(const char *what, void (*run)(void))
     printf("  %-58s %9.1f us\n", what, best_ns(run) / 1e3);
 }
 
-/* ---- heads --------------------------------------------------------------------------- */
+/* Heads. */
 
 static int send_head(struct blob *with, struct blob **wire)
 {
@@ -124,7 +124,7 @@ static void mac_libsodium(void)
     crypto_auth_hmacsha256(tag, head, HEAD_BYTES, key);
 }
 
-/* ---- values -------------------------------------------------------------------------- */
+/* Values. */
 
 static void digest_a_value(void)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <structmember.h>
 
-/* ---- options ---------------------------------------------------------------------------- */
+/* Options. */
 
 enum option_type { OPTION_FLAG, OPTION_INT, OPTION_TEXT, OPTION_SECONDS, OPTION_BYTES };
 
@@ -66,7 +66,7 @@ static int read_options(PyObject *dict, struct peerage_options *o)
     return 0;
 }
 
-/* ---- engines ------------------------------------------------------------------------------ */
+/* Engines. */
 
 static struct engine *make(const struct state *st, PyObject *dict)
 {
@@ -142,7 +142,7 @@ struct engine *node_renew(struct node *self)
     return self->engine;
 }
 
-/* ---- life --------------------------------------------------------------------------------- */
+/* Life. */
 
 /* Node(options: dict, renewed: callable) */
 static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -227,7 +227,7 @@ static PyObject *state_number(struct node *self, PyObject *unused)
     return e ? PyLong_FromLong(peerage_state(e->p)) : NULL;
 }
 
-/* ---- asking ------------------------------------------------------------------------------- */
+/* Asking. */
 
 static int bytes_of(PyObject *object, const void **at, size_t *bytes, const char *what)
 {
@@ -380,7 +380,7 @@ static PyObject *ask(struct node *self, PyObject *const *args, Py_ssize_t count)
     return out;
 }
 
-/* ---- loads -------------------------------------------------------------------------------- */
+/* Loads. */
 
 #define ITEMS_MAX 256
 
@@ -568,7 +568,7 @@ static PyObject *change(struct node *self, PyObject *const *args, Py_ssize_t cou
     return value_report(&report);
 }
 
-/* ---- the type ----------------------------------------------------------------------------- */
+/* The type. */
 
 static int traverse(struct node *self, visitproc visit, void *arg)
 {

@@ -34,7 +34,7 @@ struct waiter {
     bool pickle;
 };
 
-/* ---- waiters -------------------------------------------------------------------------- */
+/* Waiters. */
 
 static struct waiter *waiter_new(struct port *p, PyObject *future, PyObject *load_hook,
                                  PyObject *key, bool pickle)
@@ -103,7 +103,7 @@ static void waiter_dealloc(struct waiter *w)
     Py_DECREF(type);
 }
 
-/* ---- completing ----------------------------------------------------------------------- */
+/* Completing. */
 
 /* Give `value` (taken; NULL: the exception that is set) to a future nobody has cancelled. */
 static void complete(const struct state *st, PyObject *future, PyObject *value)
@@ -242,7 +242,7 @@ static PyObject *run(struct port *p, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* ---- asking --------------------------------------------------------------------------- */
+/* Asking. */
 
 static PyObject *gone(const struct port *p)
 {
@@ -353,7 +353,7 @@ static PyObject *fileno_of(struct port *p, PyObject *unused)
     return usable(p) ? PyLong_FromLong(peerage_port_fd(p->native)) : gone(p);
 }
 
-/* ---- life ----------------------------------------------------------------------------- */
+/* Life. */
 
 peerage_port *port_native(PyObject *port)
 {

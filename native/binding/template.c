@@ -36,7 +36,7 @@ struct template {
     uint8_t slots[PARAMETERS_MAX];              /* the key's values: parameters in its order */
 };
 
-/* ---- binding arguments --------------------------------------------------------------- */
+/* Binding arguments. */
 
 static Py_ssize_t find(const struct template *t, PyObject *name)
 {
@@ -95,7 +95,7 @@ static int bind(const struct template *t, PyObject *const *args, Py_ssize_t coun
     return 0;
 }
 
-/* ---- writing ----------------------------------------------------------------------------- */
+/* Writing. */
 
 struct writing {
     const struct template *t;
@@ -247,7 +247,7 @@ static PyObject *key(PyObject *self, PyObject *const *args, Py_ssize_t count, Py
     return bytes < 0 ? NULL : PyBytes_FromStringAndSize((char *)out, bytes);
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* Reading. */
 
 static PyObject *read_text(const struct state *st, const struct key_item *item)
 {
@@ -404,7 +404,7 @@ done:
     return out;
 }
 
-/* ---- the type -------------------------------------------------------------------------------- */
+/* The type. */
 
 /* (name, kind) or (name, kind, default) */
 static int add_parameter(struct template *t, PyObject *tuple)

@@ -81,7 +81,7 @@ void node_part(struct node *n)
     n->swim = NULL;
 }
 
-/* ---- members ------------------------------------------------------------------------- */
+/* Members. */
 
 static enum phase phase_of(const struct swim *swim)
 {
@@ -162,7 +162,7 @@ void node_set_view(struct node *n, struct view *v, uint64_t now_ms, struct effec
     tallies_members(n, now_ms);
 }
 
-/* ---- table pages ------------------------------------------------------------------------ */
+/* Table pages. */
 
 bool node_call_is_pull(uint64_t call_id) { return (call_id & CALL_KIND_MASK) == CALL_PULL; }
 
@@ -212,7 +212,7 @@ void node_page(struct node *n, uint64_t call_id, const struct message *m, struct
         swim_pulled(n->swim, now_ms, good, out);
 }
 
-/* ---- frames ---------------------------------------------------------------------------------- */
+/* Frames. */
 
 void node_frame(struct node *n, uint64_t conn_id, const struct message *m, struct blob *value,
                 uint64_t now_ms, struct effects *fx)

@@ -35,7 +35,7 @@ void node_free(struct node *);
 struct swim *node_swim(struct node *);      /* loop; NULL: no membership */
 struct serve *node_serve(struct node *);    /* lock */
 
-/* ---- loop --------------------------------------------------------------------------- */
+/* Loop. */
 
 /* Begin membership, or begin it anew under another address (an observer that found a port,
  * M7): the port is known only after binding, long after the cache is in use. What was
@@ -52,7 +52,7 @@ struct view *node_view(struct node *, uint64_t now_ms);
 /* SWIM_PULL of an out: the request to make of it, as an effect (EFFECT_CALL). */
 void node_pull(struct node *, const struct swim_effect *, struct span payload, struct effects *);
 
-/* ---- lock ---------------------------------------------------------------------------- */
+/* Lock. */
 
 /* Takes the view. Deletes under way include whoever became live (D3). */
 void node_set_view(struct node *, struct view *, uint64_t now_ms, struct effects *);

@@ -84,7 +84,7 @@ void changes_free(struct node *n)
         change_free(CONTAINER_OF(link, struct change, link));
 }
 
-/* ---- the report ------------------------------------------------------------------------ */
+/* The report. */
 
 static bool has_all(const struct target *t) { return t->acknowledged && !t->missed; }
 
@@ -167,7 +167,7 @@ static void conclude(struct change *c, struct blob *told, struct effects *fx)
     change_free(c);
 }
 
-/* ---- running it -------------------------------------------------------------------------- */
+/* Running it. */
 
 static uint64_t call_id(const struct change *c, unsigned target)
 {
@@ -332,7 +332,7 @@ static void run(struct node *n, struct change *c, uint64_t now_ms, struct effect
     end_if_told(n, c, fx);
 }
 
-/* ---- asking the owner to run it ------------------------------------------------------------- */
+/* Asking the owner to run it. */
 
 static void ask_rank(struct node *n, struct change *c, uint64_t now_ms, struct effects *fx)
 {

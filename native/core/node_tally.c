@@ -77,7 +77,7 @@ void tallies_free(struct tallies *t)
     mem_free(t);
 }
 
-/* ---- members ------------------------------------------------------------------------- */
+/* Members. */
 
 static uint64_t print_of(const struct view *v)
 {
@@ -170,7 +170,7 @@ void tallies_members(struct node *n, uint64_t now_ms)
     }
 }
 
-/* ---- counting -------------------------------------------------------------------------- */
+/* Counting. */
 
 int node_tally_add(struct node *n, const struct tally_name *name, uint64_t amount, uint64_t limit,
                    uint64_t wall_ms, uint64_t *total, bool *added)
@@ -195,7 +195,7 @@ uint64_t node_tally_total(struct node *n, const struct tally_name *name, uint64_
     return tally_total(n->tallies->tally, name, tally_window(name, wall_ms), wall_ms);
 }
 
-/* ---- with the second tier ---------------------------------------------------------------- */
+/* With the second tier. */
 
 #define WORD_BYTES 9u
 
@@ -329,7 +329,7 @@ void tallies_leave(struct node *n, struct waiter *w)
     }
 }
 
-/* ---- rounds ----------------------------------------------------------------------------- */
+/* Rounds. */
 
 static uint64_t interval_ms(const struct tallies *t)
 {

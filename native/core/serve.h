@@ -43,7 +43,7 @@ struct serve;
 struct serve *serve_new(const struct serve_config *);   /* NULL: out of memory */
 void serve_free(struct serve *);
 
-/* ---- members -------------------------------------------------------------------- */
+/* Members. */
 
 /* Takes `view` (mem_free'd later); NULL: no members, this node works alone. Wakes those who
  * waited for the looking to end. */
@@ -61,7 +61,7 @@ unsigned serve_ranks(struct serve *, struct span channel, uint64_t now_ms,
 /* What a query learnt of a peer. */
 void serve_peer(struct serve *, const struct addr *, enum query_verdict, uint64_t now_ms);
 
-/* ---- a local question ------------------------------------------------------------ */
+/* A local question. */
 
 struct question {
     struct message ask;         /* key, channel, loader, ttl, stale, load timeout, chain, flags */
@@ -100,7 +100,7 @@ void serve_answered_miss(struct serve *, uint64_t load_id, uint64_t now_ms, stru
 void serve_answered_load(struct serve *, uint64_t load_id, enum query_step, bool run_inline,
                          struct waiter *, uint64_t now_ms, struct answer *, struct effects *);
 
-/* ---- loads ------------------------------------------------------------------------ */
+/* Loads. */
 
 /* The oldest registered load that waits, taken: from now on it is accepted (O5).
  * NULL: none. The flight is borrowed under the lock: copy what you need. `port`: who
@@ -130,7 +130,7 @@ int serve_register(struct serve *, struct span loader, bool async);
 void serve_set_early(struct serve *, struct span loader, uint32_t early_ms);
 void serve_start_loop(struct serve *, bool there);  /* without one async loaders get permits */
 
-/* ---- the second tier ------------------------------------------------------------------ */
+/* The second tier. */
 
 /* There is one (EFFECT_TIER_...), or not any more: who waits for it then loads. */
 void serve_set_tier(struct serve *, bool there, uint64_t now_ms, struct effects *);
@@ -141,7 +141,7 @@ void serve_tier_value(struct serve *, uint64_t load_id, const struct loaded *, u
                       uint64_t now_ms, struct effects *);
 bool serve_tier_load(struct serve *, uint64_t load_id, uint64_t now_ms, struct effects *);
 
-/* ---- a peer's question, and other frames from connections -------------------------- */
+/* A peer's question, and other frames from connections. */
 
 /* A frame from conn_id. ASK, PEEK, CANCEL, LOADED, RAISED, RETURNED, PUSH, DROP; others
  * return false. The value, if any, is borrowed. Answers appear as effects. */
@@ -155,7 +155,7 @@ void serve_closed(struct serve *, uint64_t conn_id, uint64_t now_ms, struct effe
 bool serve_reply(struct serve *, uint64_t call_id, const struct message *, struct blob *value,
                  uint64_t now_ms, struct effects *);
 
-/* ---- sets and deletes --------------------------------------------------------------- */
+/* Sets and deletes. */
 
 /* Apply a delete with this id here (D1): drops the key's entry (or all of the channel),
  * detaches its flights, remembers the id. With `item` (a set) that value takes its place. */
@@ -176,7 +176,7 @@ bool serve_keeps(const struct serve *, struct span channel, const struct addr *w
 /* Everything goes (D3): a node that was declared dead and is back. */
 void serve_drop_all(struct serve *);
 
-/* ---- time ----------------------------------------------------------------------------- */
+/* Time. */
 
 void serve_tick(struct serve *, uint64_t now_ms, struct effects *);
 uint64_t serve_due_ms(const struct serve *);

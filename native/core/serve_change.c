@@ -113,7 +113,7 @@ void serve_drop_all(struct serve *s)
     detach_all(s, NULL);
 }
 
-/* ---- entries for the heir ------------------------------------------------------------ */
+/* Entries for the heir. */
 
 void push(struct serve *s, const struct loaded *item, uint64_t parent, struct span channel,
           const struct addr *addr, uint64_t node_id, uint64_t now_ms, struct effects *fx)

@@ -51,7 +51,7 @@ void swim_params_default(struct swim_params *p)
     };
 }
 
-/* --- Life --------------------------------------------------------------- */
+/* Life. */
 
 /* Rounds of their own are for fresh news. What has been sent some times rides on
  * pings and acks for the rest: at N = 1000 and 5% loss, where a false suspicion
@@ -153,7 +153,7 @@ uint64_t swim_due_ms(const struct swim *s)
     return s->due_ms;
 }
 
-/* --- Probing ------------------------------------------------------------ */
+/* Probing. */
 
 static void feel(struct swim *s, int delta)
 {
@@ -279,7 +279,7 @@ static void end_probe(struct swim *s, uint64_t now_ms, struct swim_out *out)
         swim_accuse(s, now_ms, p->target, out);
 }
 
-/* --- Probing for others ------------------------------------------------- */
+/* Probing for others. */
 
 static void ask_heard(struct swim *s, uint64_t now_ms, const struct swim_message *m,
                       const struct heard *from, struct swim_out *out)
@@ -359,7 +359,7 @@ static void helper_heard(struct swim *s, const struct swim_message *m, const str
     }
 }
 
-/* --- Gossip rounds ------------------------------------------------------ */
+/* Gossip rounds. */
 
 static void gossip_round(struct swim *s, uint64_t now_ms, struct swim_out *out)
 {
@@ -385,7 +385,7 @@ static void gossip_round(struct swim *s, uint64_t now_ms, struct swim_out *out)
     }
 }
 
-/* --- Time --------------------------------------------------------------- */
+/* Time. */
 
 static void forgive(struct swim *s, uint64_t late_ms)
 {
@@ -453,7 +453,7 @@ void swim_tick(struct swim *s, uint64_t now_ms, uint64_t wall_ms, struct swim_ou
     swim_reckon(s, now_ms);
 }
 
-/* --- Datagrams ---------------------------------------------------------- */
+/* Datagrams. */
 
 bool swim_allows(const struct swim *s, const struct addr *a)
 {
@@ -610,7 +610,7 @@ void swim_proven(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct
     swim_reckon(s, now_ms);
 }
 
-/* --- What the node itself does ------------------------------------------ */
+/* What the node itself does. */
 
 /* What this node has to say of itself, to as many as a burst allows; gossip does the rest. */
 static void tell_at_once(struct swim *s, uint64_t now_ms, struct swim_out *out)
@@ -679,7 +679,7 @@ void swim_hint_replaced(struct swim *s, uint64_t now_ms, const struct addr *addr
     swim_reckon(s, now_ms);
 }
 
-/* --- Looking at it ------------------------------------------------------ */
+/* Looking at it. */
 
 enum swim_phase swim_phase(const struct swim *s)
 {

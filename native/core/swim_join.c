@@ -147,7 +147,7 @@ static void ask_one_dead(struct swim *s, uint64_t now_ms, struct swim_out *out)
     swim_join_send(s, now_ms, &members_at(t, best)->addr, out);
 }
 
-/* --- Phases (M1) -------------------------------------------------------- */
+/* Phases (M1). */
 
 static void stop_looking(struct swim *s, uint64_t now_ms, struct swim_out *out)
 {
@@ -256,7 +256,7 @@ uint64_t swim_join_due_ms(const struct swim *s)
     return swim_is_alone(s) ? min_u64(due_ms, s->alone_ms) : due_ms;
 }
 
-/* --- Being joined ------------------------------------------------------- */
+/* Being joined. */
 
 static struct admission *find_admission(struct swim *s, const struct addr *a)
 {

@@ -82,7 +82,7 @@ void swim_pulled(struct swim *s, uint64_t now_ms, bool complete, struct swim_out
     swim_reckon(s, now_ms);
 }
 
-/* --- Answering ---------------------------------------------------------- */
+/* Answering. */
 
 /* The records of all buckets in `which`; false, and nothing of use, if too many. */
 static bool put_buckets(const struct swim *s, uint64_t now_ms, uint64_t which, struct writer *w)

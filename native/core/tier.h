@@ -64,7 +64,7 @@ enum tier_step tier_replied(struct tier_ask *, enum tier_reply, uint64_t now_ms)
 /* due_ms has passed: SEND or GO. */
 enum tier_step tier_due(struct tier_ask *, uint64_t now_ms);
 
-/* ---- values ------------------------------------------------------------------------- */
+/* Values. */
 
 /* version 1 | value type 1 | zero 2 | ttl ms 4 | stale ms 4 | age ms 4, then the value. */
 #define TIER_HEAD_BYTES 16u

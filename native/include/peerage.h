@@ -65,7 +65,7 @@ typedef struct peerage_blob peerage_blob;   /* a shared value, see peerage_answe
 
 #define PEERAGE_LINE_MAX 512    /* room for one error line, with its zero */
 
-/* ---- settings ------------------------------------------------------------------- */
+/* Settings. */
 
 /* Every field has a default: NULL or what peerage_options_default() sets. The names in
  * brackets are the environment's, used in error lines. */
@@ -92,7 +92,7 @@ struct peerage_options {
 
 PEERAGE_API void peerage_options_default(struct peerage_options *);
 
-/* ---- life ------------------------------------------------------------------------- */
+/* Life. */
 
 /* Make a node; checks and copies the options, starts nothing, opens nothing.
  * PEERAGE_E_SETTING: `line` says which setting, what it got, what it takes (never the
@@ -131,7 +131,7 @@ enum peerage_state {
 };
 PEERAGE_API int peerage_state(const peerage *);
 
-/* ---- asking ------------------------------------------------------------------------- */
+/* Asking. */
 
 enum peerage_value_type {
     PEERAGE_BYTES = 0, PEERAGE_STR = 1, PEERAGE_JSON = 2, PEERAGE_PICKLE = 3,
@@ -226,7 +226,7 @@ PEERAGE_API int peerage_swap(peerage *, const void *key, size_t key_bytes, peera
  * the first foreign value. */
 PEERAGE_API void peerage_set_release(void (*release)(void *owner));
 
-/* ---- loads ---------------------------------------------------------------------------- */
+/* Loads. */
 
 /* One entry a load made. */
 struct peerage_item {
@@ -276,7 +276,7 @@ struct peerage_load {
 PEERAGE_API int peerage_take(peerage *, uint32_t timeout_ms, struct peerage_load *out);
 PEERAGE_API void peerage_load_free(struct peerage_load *);
 
-/* ---- ports: asking from an event loop ------------------------------------------------ */
+/* Ports: asking from an event loop. */
 
 /* One per event loop. A port owns that loop's connections and completions; all of them
  * hang on one descriptor (an epoll set of its own), so the loop watches just that and
@@ -339,7 +339,7 @@ PEERAGE_API void peerage_start_port(peerage *, peerage_port *);
 PEERAGE_API void peerage_port_gone(peerage_port *, void (*token_gone)(void *token, void *argument),
                                    void *argument);
 
-/* ---- set and delete -------------------------------------------------------------------- */
+/* Set and delete. */
 
 /* Everywhere: on the owner, the heir and every live node. Blocks up to the timeouts.
  * item NULL: delete; else set (D4). by_channel: every key of the channel.
@@ -351,7 +351,7 @@ PEERAGE_API int peerage_change(peerage *, const struct peerage_ask *name,
 PEERAGE_API int peerage_port_change(peerage_port *, const struct peerage_ask *name,
                                     const struct peerage_item *item, int by_channel, void *token);
 
-/* ---- tallies ------------------------------------------------------------------------------ */
+/* Tallies. */
 
 /* A counter summed over all nodes, in fixed windows of wall time. Borrows. Names and windows
  * are the application's; one name with two windows is two tallies. */
@@ -385,7 +385,7 @@ PEERAGE_API int peerage_tally_take(peerage *, const struct peerage_tally *, uint
 PEERAGE_API int peerage_port_tally(peerage_port *, const struct peerage_tally *, uint64_t amount,
                                    uint64_t limit, void *token, uint64_t *total);
 
-/* ---- looking at it ------------------------------------------------------------------------ */
+/* Looking at it. */
 
 struct peerage_member {
     char address[56];           /* "10.0.0.1:7946" */
@@ -413,7 +413,7 @@ struct peerage_stat {
 };
 PEERAGE_API int peerage_stats(const peerage *, struct peerage_stat *out, int room);
 
-/* ---- looking at others from outside ---------------------------------------------------------- */
+/* Looking at others from outside. */
 
 enum peerage_probe_stage {      /* how far one got */
     PEERAGE_PROBE_UNREACHED,    /* no connection: `error` is an errno */
@@ -454,7 +454,7 @@ PEERAGE_API int peerage_probe(const struct peerage_options *, const char *addres
                               struct peerage_probe *out, struct peerage_seen *seen, int room,
                               char line[PEERAGE_LINE_MAX]);
 
-/* ---- the attendant ------------------------------------------------------------------------ */
+/* The attendant. */
 
 enum peerage_notice_kind {
     PEERAGE_NOTICE_LOG,         /* one line for the log; level 10 debug, 20, 30, 40 as in Python */

@@ -47,7 +47,7 @@ struct asking {
 
 enum woken { WOKEN_READY, WOKEN_LATE, WOKEN_GIVE_UP };
 
-/* ---- waiting --------------------------------------------------------------------------- */
+/* Waiting. */
 
 /* Poll the port's bell, and the connection if there is one, until due_ms. GIVE_UP: *error
  * is the reason. */
@@ -84,7 +84,7 @@ static void give_up(struct asking *a, int error)
     exchange_trouble(a->out, error);
 }
 
-/* ---- as one who waits ------------------------------------------------------------------ */
+/* As one who waits. */
 
 /* Without a loop thread the flights' deadlines are ours to look after (turn_begin does). */
 static uint64_t flights_due(struct peerage *p)
@@ -128,7 +128,7 @@ static bool await(struct asking *a)
     }
 }
 
-/* ---- as one who asks ------------------------------------------------------------------- */
+/* As one who asks. */
 
 /* The connection with the request on it: given back when the answer is complete, else
  * closed, which the other side takes as our leaving. */
@@ -501,7 +501,7 @@ static bool lead(struct asking *a, const struct query_rank *ranks, unsigned coun
     return filled || (await_it && await(a));
 }
 
-/* ---- the whole ------------------------------------------------------------------------- */
+/* The whole. */
 
 /* Under the lock; may let go of it for a new port. */
 static bool get_port(struct asking *a, struct turn *t)
@@ -594,7 +594,7 @@ void ask_drive(peerage *p, const struct peerage_ask *in, struct peerage_answer *
     drop_port(&a);
 }
 
-/* ---- sets and deletes ------------------------------------------------------------------ */
+/* Sets and deletes. */
 
 /* Until core has completed the waiter; else why it won't. */
 static int await_word(struct asking *a)
@@ -651,7 +651,7 @@ int ask_change(peerage *p, const struct peerage_ask *name, const struct peerage_
     return error ? error : change_report(&a.waiter.answer, report);
 }
 
-/* ---- tallies ----------------------------------------------------------------------------- */
+/* Tallies. */
 
 int ask_tally(peerage *p, const struct tally_name *name, uint64_t amount, uint64_t limit,
               uint64_t *total, int (*interrupted)(void *), void *argument)

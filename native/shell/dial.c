@@ -207,7 +207,7 @@ void dial_cancel_all(struct loop *loop)
         end(CONTAINER_OF(loop->dials.next, struct dial, of), DIAL_FAILED);
 }
 
-/* ---- for other threads ----------------------------------------------------------------- */
+/* For other threads. */
 
 static void free_request(struct dial_request *r)
 {

@@ -114,7 +114,7 @@ void exchange_load(struct peerage *p, uint64_t load_id, struct peerage_answer *o
     out->chain_count = serve_chain(node_serve(p->node), load_id, out->chain);
 }
 
-/* ---- gathering ------------------------------------------------------------------------- */
+/* Gathering. */
 
 void gathered_init(struct gathered *g)
 {

@@ -18,7 +18,7 @@
 #define AWAY_MS 2500u               /* the shortest suspicion, less one protocol period: so late
                                        is who may have been declared dead */
 
-/* ---- what core wants sent -------------------------------------------------------------- */
+/* What core wants sent. */
 
 void loop_carry(struct loop *loop, struct effects *effects)
 {
@@ -33,7 +33,7 @@ void loop_carry(struct loop *loop, struct effects *effects)
     }
 }
 
-/* ---- what membership wants ------------------------------------------------------------- */
+/* What membership wants. */
 
 static void log_effect(struct loop *loop, const struct swim_effect *e)
 {
@@ -294,7 +294,7 @@ void loop_news(struct loop *loop)
     }
 }
 
-/* ---- hints from threads ---------------------------------------------------------------- */
+/* Hints from threads. */
 
 struct hint {
     struct mail mail;
@@ -334,7 +334,7 @@ void loop_hint_silent(struct peerage *p, const struct addr *a)
     loop_hint_replaced(p, a, 0);
 }
 
-/* ---- turning --------------------------------------------------------------------------- */
+/* Turning. */
 
 void loop_letters(struct ev_loop *ev, ev_async *async, int events)
 {

@@ -29,7 +29,7 @@ static int system_line(char line[PEERAGE_LINE_MAX], const char *what)
     return ERR_SYSTEM;
 }
 
-/* ---- sockets --------------------------------------------------------------------------- */
+/* Sockets. */
 
 static int bind_sockets(struct peerage *p, struct loop *loop, int *udp, int *tcp, uint16_t *port,
                         char line[PEERAGE_LINE_MAX])
@@ -65,7 +65,7 @@ void loop_close_sockets(struct loop *loop)
     server_deinit(&loop->server, loop);
 }
 
-/* ---- membership ------------------------------------------------------------------------ */
+/* Membership. */
 
 static int join(struct loop *loop)
 {
@@ -162,7 +162,7 @@ void loop_try_range(struct loop *loop, uint64_t now_ms)
                addr_format(&p->self, text));
 }
 
-/* ---- start ----------------------------------------------------------------------------- */
+/* Start. */
 
 static void *run(void *argument)
 {
@@ -296,7 +296,7 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
     return rc;
 }
 
-/* ---- end ------------------------------------------------------------------------------- */
+/* End. */
 
 struct order {
     struct mail mail;

@@ -38,7 +38,7 @@ const char *peerage_error_text(int code)
     return err_text(code);
 }
 
-/* ---- life ------------------------------------------------------------------------------ */
+/* Life. */
 
 void peerage_options_default(struct peerage_options *o)
 {
@@ -293,7 +293,7 @@ int peerage_state(const peerage *p)
     return shell_is_foreign(p) ? PEERAGE_CLOSED : atomic_load(&p->state);
 }
 
-/* ---- hits ------------------------------------------------------------------------------ */
+/* Hits. */
 
 static void fill_hit(const struct store_hit *hit, bool borrow, uint64_t now_ms,
                      struct peerage_answer *out)
@@ -395,7 +395,7 @@ int peerage_swap(peerage *p, const void *key, size_t key_bytes, peerage_blob *ol
     return swapped;
 }
 
-/* ---- loads ----------------------------------------------------------------------------- */
+/* Loads. */
 
 static void unref_all(struct loaded *items, unsigned count_items)
 {
@@ -565,7 +565,7 @@ int peerage_take(peerage *p, uint32_t timeout_ms, struct peerage_load *out)
     return rc;
 }
 
-/* ---- looking at it --------------------------------------------------------------------- */
+/* Looking at it. */
 
 static void describe(const struct view_member *m, struct peerage_member *out)
 {
@@ -655,7 +655,7 @@ void peerage_address(const peerage *p, char out[56])
     pthread_mutex_unlock(&locked->lock);
 }
 
-/* ---- sets, deletes, the attendant ------------------------------------------------------ */
+/* Sets, deletes, the attendant. */
 
 int peerage_change(peerage *p, const struct peerage_ask *name, const struct peerage_item *item,
                    int by_channel, struct peerage_report *report)

@@ -32,7 +32,7 @@ void port_turn_begin(struct peerage_port *at, struct turn *t)
         t->self = &at->port;
 }
 
-/* ---- questions' memory ----------------------------------------------------------------- */
+/* Questions' memory. */
 
 static struct list *token_bucket(struct peerage_port *at, const void *token)
 {
@@ -97,7 +97,7 @@ void port_question_free(struct port_question *q)
     mem_free(q);
 }
 
-/* ---- events ---------------------------------------------------------------------------- */
+/* Events. */
 
 /* Is it the one in a question, not on the heap? */
 bool ready_is_end(const struct ready *r)
@@ -149,7 +149,7 @@ bool port_question_say_load(struct port_question *q, uint64_t load_id)
     return true;
 }
 
-/* ---- asking ---------------------------------------------------------------------------- */
+/* Asking. */
 
 /* Ask core. True: an answer at once, in *out. */
 static bool ask(struct port_question *q, struct peerage_answer *out)
@@ -229,7 +229,7 @@ void port_question_ask_again(struct port_question *q)
     port_question_end(q, &a, out.kind == PEERAGE_TROUBLE ? out.error : 0);
 }
 
-/* ---- leading a query ------------------------------------------------------------------- */
+/* Leading a query. */
 
 enum query_step port_question_frame(struct port_question *q, const struct message *m,
                                     struct blob *value, uint64_t now_ms)
@@ -384,7 +384,7 @@ void port_question_step(struct port_question *q, enum query_step step)
         poller_arm(&at->poller, q->query.due_ms, clock_now_ms());
 }
 
-/* ---- leaving --------------------------------------------------------------------------- */
+/* Leaving. */
 
 /* The asker gives up. Its query goes on while somebody else waits for what it asks. */
 void port_question_leave(struct port_question *q)
@@ -503,7 +503,7 @@ int peerage_port_next(peerage_port *at, struct peerage_event *out)
     return 1;
 }
 
-/* ---- from the application -------------------------------------------------------------- */
+/* From the application. */
 
 void peerage_port_ask(peerage_port *at, const struct peerage_ask *in, void *token,
                       struct peerage_answer *out)

@@ -194,7 +194,7 @@ void port_conn_leave(struct port_question *q, bool cancel)
         flush_soon(k);
 }
 
-/* ---- reading --------------------------------------------------------------------------- */
+/* Reading. */
 
 static struct port_question *asker_of(struct port_conn *k, uint64_t request_id)
 {
@@ -338,7 +338,7 @@ void port_conn_dialled(struct port_conn *k, struct dial_request *r)
     port_conn_flush(k);
 }
 
-/* ---- members that are gone, connections that nobody uses ------------------------------- */
+/* Members that are gone, connections that nobody uses. */
 
 void port_conn_check_members(struct peerage_port *at)
 {

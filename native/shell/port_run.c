@@ -314,7 +314,7 @@ void peerage_port_run(peerage_port *at)
     at->running = false;
 }
 
-/* ---- the port itself ------------------------------------------------------------------- */
+/* The port itself. */
 
 int peerage_port_new(peerage *p, peerage_port **out)
 {

@@ -51,7 +51,7 @@ static void see(struct redis *r, enum redis_phase_seen seen)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* ---- commands ---------------------------------------------------------------------------- */
+/* Commands. */
 
 static void answered(void *token, const struct redis_answer *a)
 {
@@ -106,7 +106,7 @@ struct span redis_digits(uint64_t value, char out[24])
     return span_of(out, (size_t)snprintf(out, 24, "%llu", (unsigned long long)value));
 }
 
-/* ---- the connection's end ------------------------------------------------------------------ */
+/* The connection's end. */
 
 static void rest(struct redis *r, const char *why)
 {
@@ -143,7 +143,7 @@ static void drop(struct redis *r, const char *why)
     rest(r, why);
 }
 
-/* ---- its beginning ---------------------------------------------------------------------------- */
+/* Its beginning. */
 
 static bool is_ok(struct redis *r, const struct redis_answer *a)
 {
@@ -263,7 +263,7 @@ static void begin(struct redis *r, uint64_t now_ms)
     }
 }
 
-/* ---- time ---------------------------------------------------------------------------------------- */
+/* Time. */
 
 static uint64_t command_due_ms(const struct redis *r)
 {
@@ -317,7 +317,7 @@ void redis_tick(struct redis *r, uint64_t now_ms)
         redis_tier_tick(r, now_ms);
 }
 
-/* ---- life ------------------------------------------------------------------------------------------ */
+/* Life. */
 
 struct redis *redis_start(struct loop *loop)
 {

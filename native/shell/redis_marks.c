@@ -38,7 +38,7 @@ static void cluster(struct redis *r, char out[2 * FRAME_LABEL_BYTES + 1])
         snprintf(out + 2 * i, 3, "%02x", r->peerage->settings.seal.label[i]);
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* Reading. */
 
 /* The text of a member of a flat JSON object; no escapes, which ours never need. */
 static bool text_of(struct span json, const char *name, char *out, size_t room)
@@ -181,7 +181,7 @@ static void scan(struct redis *r, struct span cursor)
     }
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* Writing. */
 
 static void marked(struct redis *r, void *token, const struct redis_answer *a)
 {

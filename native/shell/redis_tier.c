@@ -92,7 +92,7 @@ struct removal {
     uint8_t text[];
 };
 
-/* ---- names --------------------------------------------------------------------------------- */
+/* Names. */
 
 struct name {
     size_t bytes;
@@ -139,7 +139,7 @@ static void told(struct redis *r, void *token, const struct redis_answer *a)
         redis_error(r, a);
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
+/* Values. */
 
 /* Head and value as they lie in Redis; NULL: no memory. */
 static uint8_t *wrap(struct redis *r, const struct loaded *item, struct span redis_name,
@@ -194,7 +194,7 @@ static bool unwrap(struct redis *r, struct span in, uint64_t left_ms, struct spa
     return read;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* Asking. */
 
 static struct list *bucket(struct redis *r, uint64_t load_id)
 {
@@ -402,7 +402,7 @@ static void take_ask(struct redis *r, const struct effect *e)
     due_by(r, 0);
 }
 
-/* ---- writing behind ---------------------------------------------------------------------------- */
+/* Writing behind. */
 
 struct put {
     size_t bytes;
@@ -476,7 +476,7 @@ static void take_put(struct redis *r, const struct effect *e)
     mem_free(wrapped);
 }
 
-/* ---- deleting -------------------------------------------------------------------------------------- */
+/* Deleting. */
 
 static void free_removal(struct removal *d)
 {
@@ -580,7 +580,7 @@ static void take_delete(struct redis *r, const struct effect *e)
     due_by(r, d->tell_ms);
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------- */
+/* All of it. */
 
 void redis_carry(struct redis *r, struct effect *e)
 {

@@ -266,7 +266,7 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
         close_one(i);
 }
 
-/* ---- accepting ------------------------------------------------------------------------ */
+/* Accepting. */
 
 /* The oldest of those that have proven nothing makes room, of the same address if that has
  * its share. Refusing the newcomer instead would let a few silent connections, renewed every

@@ -260,7 +260,7 @@ void settings_deinit(struct settings *s)
     mem_wipe(s, sizeof *s);
 }
 
-/* ---- the address to advertise -------------------------------------------------------- */
+/* The address to advertise. */
 
 static bool inside(const struct settings *s, const struct addr *a)
 {

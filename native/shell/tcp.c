@@ -129,7 +129,7 @@ void tcp_free(struct tcp *c)
     mem_free(c);
 }
 
-/* ---- reading ---------------------------------------------------------------------- */
+/* Reading. */
 
 int tcp_fill(struct tcp *c)
 {
@@ -288,7 +288,7 @@ enum tcp_next tcp_next(struct tcp *c, uint64_t wall_ms, struct message *m, struc
     return TCP_FRAME;
 }
 
-/* ---- writing ---------------------------------------------------------------------- */
+/* Writing. */
 
 int tcp_queue(struct tcp *c, struct message *m, struct blob *value, uint64_t wall_ms)
 {

@@ -16,7 +16,7 @@ void *fleet_grow(void *at, size_t count, size_t size)
     return grown;
 }
 
-/* ---- events ----------------------------------------------------------------------------- */
+/* Events. */
 
 static bool earlier(const struct event *a, const struct event *b)
 {
@@ -57,7 +57,7 @@ static void drop_frame(struct effect *frame)
     mem_free(frame->text);
 }
 
-/* ---- nodes --------------------------------------------------------------------------------- */
+/* Nodes. */
 
 static bool lives(const struct fleet *f, unsigned i) { return !f->stations[i].dead; }
 
@@ -200,7 +200,7 @@ void fleet_free(struct fleet *f)
     free(f);
 }
 
-/* ---- connections ------------------------------------------------------------------------------ */
+/* Connections. */
 
 uint64_t fleet_connect(struct fleet *f, unsigned from, const struct addr *to,
                            uint64_t node_id)
@@ -252,7 +252,7 @@ void fleet_transmit(struct fleet *f, uint64_t conn, const struct message *m,
     effects_deinit(&fx);
 }
 
-/* ---- effects --------------------------------------------------------------------------------------------- */
+/* Effects. */
 
 static struct asker *asker_of(struct fleet *f, const struct waiter *w)
 {
@@ -374,7 +374,7 @@ void fleet_apply(struct fleet *f, unsigned i, struct effects *fx)
         blob_unref(dropped.blobs[k]);
 }
 
-/* ---- what happens ------------------------------------------------------------------------------------------- */
+/* What happens. */
 
 static void reply(struct fleet *f, struct event *e, bool closed, struct effects *fx)
 {
@@ -531,7 +531,7 @@ void fleet_run(struct fleet *f, uint32_t ms)
     f->now_ms = end_ms;
 }
 
-/* ---- faults ------------------------------------------------------------------------------------------------------ */
+/* Faults. */
 
 void fleet_kill(struct fleet *f, unsigned i)
 {
@@ -599,7 +599,7 @@ void fleet_stick(struct fleet *f, unsigned i, bool stuck)
 void fleet_fail_loads(struct fleet *f, bool fail) { f->loads_fail = fail; }
 void fleet_set_load_ms(struct fleet *f, uint32_t load_ms) { f->config.load_ms = load_ms; }
 
-/* ---- looking at it ------------------------------------------------------------------------------------------------- */
+/* Looking at it. */
 
 unsigned fleet_rank(struct fleet *f, const char *key, unsigned rank)
 {

@@ -49,7 +49,7 @@ static uint64_t wall_ms(const struct sim *sim, const struct sim_node *n)
     return SIM_WALL_MS + sim_now_ms(sim) + (uint64_t)n->skew_ms;
 }
 
-/* --- Events ------------------------------------------------------------- */
+/* Events. */
 
 static bool before(const struct sim_event *a, const struct sim_event *b)
 {
@@ -94,7 +94,7 @@ static struct sim_event pop(struct sim *sim)
     return top;
 }
 
-/* --- Life --------------------------------------------------------------- */
+/* Life. */
 
 void sim_init(struct sim *sim, uint64_t seed, uint32_t hosts)
 {
@@ -179,7 +179,7 @@ bool sim_is_up(const struct sim *sim, uint32_t node)
     return sim->nodes[node].swim != NULL;
 }
 
-/* --- The network -------------------------------------------------------- */
+/* The network. */
 
 static bool is_cut(const struct sim *sim, uint32_t from, uint32_t to)
 {
@@ -268,7 +268,7 @@ static void dial(struct sim *sim, uint32_t from, const struct swim_effect *e, ui
     push(sim, sim->now_us + us, kind, from, t);
 }
 
-/* --- Effects ------------------------------------------------------------ */
+/* Effects. */
 
 static void arm(struct sim *sim, uint32_t node)
 {
@@ -353,7 +353,7 @@ static void carry_out(struct sim *sim, uint32_t node, const struct swim_from *fr
     arm(sim, node);
 }
 
-/* --- Starting and stopping ---------------------------------------------- */
+/* Starting and stopping. */
 
 void sim_start(struct sim *sim, uint32_t node, const uint32_t *seeds, size_t seed_count)
 {
@@ -479,7 +479,7 @@ void sim_converge(struct sim *sim)
     }
 }
 
-/* --- Running ------------------------------------------------------------ */
+/* Running. */
 
 static void tick(struct sim *sim, uint32_t node)
 {
@@ -651,7 +651,7 @@ void sim_run(struct sim *sim, uint64_t for_ms)
     sim->now_us = end_us;
 }
 
-/* --- Agreement ---------------------------------------------------------- */
+/* Agreement. */
 
 static bool knows_all(const struct sim *sim, uint32_t node, char *why, size_t bytes)
 {

@@ -270,7 +270,7 @@ void asker_join(struct asker *a)
     pthread_join(a->thread, NULL);
 }
 
-/* ---- processes to be killed --------------------------------------------------------------- */
+/* Processes to be killed. */
 
 /* Says its address, then does as it is told, a word a line:
  *   fork     a helper process that only lives on; says "forked PID"

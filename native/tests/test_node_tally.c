@@ -320,7 +320,7 @@ static void alone_it_counts_for_itself(void **state)
     node_free(node);
 }
 
-/* ---- with a second tier ------------------------------------------------------------------ */
+/* With a second tier. */
 
 struct tier_story {
     struct fleet *f;

@@ -19,7 +19,7 @@
 
 #include "tests/shell_nodes.h"
 
-/* ---- settings ----------------------------------------------------------------------------- */
+/* Settings. */
 
 static void expect_line(struct peerage_options *o, const char *name, const char *got,
                         const char *takes)
@@ -116,7 +116,7 @@ static void an_address_outside_the_blocks_stops_the_start(void **state)
     peerage_free(p);
 }
 
-/* ---- off -------------------------------------------------------------------------------------- */
+/* Off. */
 
 static int threads(void)
 {
@@ -179,7 +179,7 @@ static void off_it_coalesces_within_the_process(void **state)
     peerage_free(p);
 }
 
-/* ---- what it says, and its port ------------------------------------------------------------------ */
+/* What it says, and its port. */
 
 static bool hears(peerage *p, int kind, const char *text, int ms)
 {
@@ -290,7 +290,7 @@ static void without_a_port_it_observes_until_one_is_free(void **state)
     peerage_free(owner);
 }
 
-/* ---- close --------------------------------------------------------------------------------------- */
+/* Close. */
 
 static void close_wakes_everybody_who_waits(void **state)
 {
@@ -406,7 +406,7 @@ static void starting_and_stopping_many_times_leaks_nothing(void **state)
     peerage_free(never);
 }
 
-/* ---- fork ------------------------------------------------------------------------------------------ */
+/* Fork. */
 
 static int sockets_open(void)
 {

@@ -196,7 +196,7 @@ static uint8_t state_of(const struct desk *d, uint32_t k)
     return m ? m->state : 255;
 }
 
-/* --- Joining ------------------------------------------------------------ */
+/* Joining. */
 
 static struct swim_message join_message(void)
 {
@@ -344,7 +344,7 @@ static void starts_from_the_future(void **state)
     close_desk(&d);
 }
 
-/* --- Starts on one address (M6) ----------------------------------------- */
+/* Starts on one address (M6). */
 
 /* Clocks step back: a node that starts and is told of a newer start on its
  * address takes the one after it, and asks again at once. */
@@ -416,7 +416,7 @@ static void restart_on_the_same_port(void **state)
     }
 }
 
-/* --- Incarnations ------------------------------------------------------- */
+/* Incarnations. */
 
 /* Alive@1 Dead@1 Dead@10 Alive@2: the tombstone's version rises with the second
  * death, so the late Alive@2 wakes nobody (foca #15's kind). */
@@ -468,7 +468,7 @@ static void wrapping_and_jumping_versions(void **state)
     close_desk(&d);
 }
 
-/* --- Accusations -------------------------------------------------------- */
+/* Accusations. */
 
 static void a_suspicion_is_refuted_at_once(void **state)
 {
@@ -574,7 +574,7 @@ static void old_deaths_are_hearsay(void **state)
     close_desk(&d);
 }
 
-/* --- Probing ------------------------------------------------------------ */
+/* Probing. */
 
 /* Nobody answers. The helpers asked are exactly k, distinct, never the target,
  * and on hosts other than ours and the target's where there are enough. */
@@ -797,7 +797,7 @@ static void hints(void **state)
     }
 }
 
-/* --- Phases, flags, leaving --------------------------------------------- */
+/* Phases, flags, leaving. */
 
 /* M1: alone it looks for a second, over two rounds, then warms for another. */
 static void looking_then_warming(void **state)
@@ -955,7 +955,7 @@ static void leaving_is_announced(void **state)
     close_desk(&d);
 }
 
-/* --- Coming back -------------------------------------------------------- */
+/* Coming back. */
 
 /* M4: dead addresses are asked for a day, seeds for ever, alone every 2 s; what
  * has a live member is left alone; one warning after 10 s. */
@@ -999,7 +999,7 @@ static void seeds_for_ever_and_the_dead_for_a_day(void **state)
     close_desk(&d);
 }
 
-/* --- Pages -------------------------------------------------------------- */
+/* Pages. */
 
 static size_t pull(struct desk *from, struct desk *to, struct span request, size_t room)
 {
@@ -1181,7 +1181,7 @@ static void a_full_table(void **state)
     }
 }
 
-/* --- Hostile and hard times --------------------------------------------- */
+/* Hostile and hard times. */
 
 /* Bytes at random, and mutations of good ones: a verdict, never a crash. */
 static void hostile_bytes(void **state)

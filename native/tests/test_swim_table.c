@@ -27,7 +27,7 @@ static struct standing alive(uint64_t id, uint64_t version)
                              .version = version, .speaks_min = 1, .speaks_max = 1};
 }
 
-/* --- Table -------------------------------------------------------------- */
+/* Table. */
 
 /* Random adds, deaths, returns and removals against a naive array: finding,
  * counts, the probe order and the digest must always be the walk's. */
@@ -182,7 +182,7 @@ static void a_record_is_small(void **state)
     members_deinit(&t);
 }
 
-/* --- Gossip queue ------------------------------------------------------- */
+/* Gossip queue. */
 
 static void fill(struct members *t, struct prng *prng, uint32_t count)
 {
@@ -230,7 +230,7 @@ static void least_sent_goes_first(void **state)
     members_deinit(&t);
 }
 
-/* --- Suspicion ---------------------------------------------------------- */
+/* Suspicion. */
 
 struct suspicion_case {
     uint32_t hosts, per_host;
@@ -355,7 +355,7 @@ static void more_members_more_time(void **state)
     members_deinit(&t);
 }
 
-/* --- Codec -------------------------------------------------------------- */
+/* Codec. */
 
 static struct update an_update(uint8_t state, bool v6)
 {

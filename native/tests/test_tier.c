@@ -14,7 +14,7 @@
 #define TIMEOUT 250u
 #define LOAD_TIMEOUT 10000u
 
-/* ---- the lease -------------------------------------------------------------------------- */
+/* The lease. */
 
 /* Replies: v value, l leased, h held, n nothing, a away; d: the pause is over. Steps: S send,
  * W wait, L land, G go and load. */
@@ -91,7 +91,7 @@ static void test_waiting_ends(void **state)
     assert_false(a.leased);
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
+/* Values. */
 
 static void test_values(void **state)
 {
@@ -142,7 +142,7 @@ static void test_hostile_values(void **state)
     assert_false(tier_read(span_of(bytes, sizeof bytes), 1000, &out));
 }
 
-/* ---- who asks it -------------------------------------------------------------------------------- */
+/* Who asks it. */
 
 struct desk {
     struct serve *serve;

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# ---- the ciphers -------------------------------------------------------------------
+# The ciphers.
 
 
 def quarter(s, a, b, c, d):
@@ -97,7 +97,7 @@ def check_ciphers():
     )
 
 
-# ---- keys --------------------------------------------------------------------------
+# Keys.
 
 
 def hkdf(secret, info, length):
@@ -115,7 +115,7 @@ def label_hash(label):
     return hashlib.blake2b(label.encode()).digest()[:8]
 
 
-# ---- frames ------------------------------------------------------------------------
+# Frames.
 
 HMAC, AEAD = 0, 1
 TAG = {HMAC: 32, AEAD: 16}
@@ -188,7 +188,7 @@ def rest(case):
     }
 
 
-# ---- what is asked of them -----------------------------------------------------------
+# What is asked of them.
 
 SECRETS = [hashlib.sha256(b"peerage vector secret %d" % n).hexdigest() for n in range(2)]
 KINDS = {"HELLO": 2, "WELCOME": 3, "ASK": 4, "VALUE": 6, "PERMIT": 13, "PUSH": 17, "DROP": 19}
@@ -257,7 +257,7 @@ def vectors():
     return out
 
 
-# ---- the same as C -------------------------------------------------------------------
+# The same as C.
 
 
 def c_text(text):
