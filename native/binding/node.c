@@ -295,14 +295,17 @@ static PyObject *wrong_count(const char *name, int wanted)
     return PyErr_Format(PyExc_TypeError, "%s takes %d arguments", name, wanted);
 }
 
-/* get(key, pickle) -> value or MISS: the local store alone */
-static PyObject *get(struct node *self, PyObject *const *args, Py_ssize_t count)
+/* The local store alone; `made` turns what is there into what Python sees. A loader's error
+ * that is kept is no value. */
+static PyObject *look_here(struct node *self, const char *name, PyObject *const *args,
+                           Py_ssize_t count, PyObject *(*made)(const struct state *, peerage *, const void *,
+                                             size_t, struct peerage_answer *, bool))
 {
     const struct state *st = state_of(Py_TYPE(self));
     struct peerage_answer answer;
 
     if (count != 2)
-        return wrong_count("get", 2);
+        return wrong_count(name, 2);
     if (!PyBytes_Check(args[0]))
         return PyErr_Format(PyExc_TypeError, "the key must be bytes");
     release_check();
@@ -317,32 +320,19 @@ static PyObject *get(struct node *self, PyObject *const *args, Py_ssize_t count)
         peerage_blob_free(answer.blob);
         return Py_NewRef(st->miss);
     }
-    return value_take(st, e->p, key, bytes, &answer, args[1] == Py_True);
+    return made(st, e->p, key, bytes, &answer, args[1] == Py_True);
+}
+
+/* get(key, pickle) -> value or MISS */
+static PyObject *get(struct node *self, PyObject *const *args, Py_ssize_t count)
+{
+    return look_here(self, "get", args, count, value_take);
 }
 
 /* peek(key, pickle) -> Hit or MISS: as get, with what is known of the value */
 static PyObject *peek(struct node *self, PyObject *const *args, Py_ssize_t count)
 {
-    const struct state *st = state_of(Py_TYPE(self));
-    struct peerage_answer answer;
-
-    if (count != 2)
-        return wrong_count("peek", 2);
-    if (!PyBytes_Check(args[0]))
-        return PyErr_Format(PyExc_TypeError, "the key must be bytes");
-    release_check();
-    struct engine *e = node_engine(self);
-    if (!e)
-        return NULL;
-    const void *key = PyBytes_AS_STRING(args[0]);
-    size_t bytes = (size_t)PyBytes_GET_SIZE(args[0]);
-    if (peerage_get(e->p, key, bytes, &answer) != 1)
-        return Py_NewRef(st->miss);
-    if (answer.value_type == PEERAGE_ERROR) {
-        peerage_blob_free(answer.blob);
-        return Py_NewRef(st->miss);
-    }
-    return value_answer(st, e->p, key, bytes, &answer, args[1] == Py_True);
+    return look_here(self, "peek", args, count, value_answer);
 }
 
 /* A signal cut the wait: its handler runs here, and what it raises ends the question. */

@@ -41,7 +41,6 @@ struct asking {
     struct tcp *c;              /* with our request on it, or NULL */
     bool answering;             /* bytes of our answer have come */
     uint8_t last_kind;          /* of the frame that ended it */
-    bool stale;
     struct gathered got;
 };
 
@@ -214,27 +213,13 @@ static bool send(struct asking *a, enum query_step *step, int *error)
 static enum query_step take_frame(struct asking *a, const struct message *m, struct blob *value,
                                   uint64_t now_ms)
 {
+    enum query_step step;
+
     a->answering = true;
     a->last_kind = m->kind;
-    if (m->kind == MESSAGE_VALUE || m->kind == MESSAGE_FAILED) {
-        if (a->got.count == 0)
-            a->stale = m->flags & MESSAGE_STALE;
-        if (!gathered_add(&a->got, m, value)) {
-            let_go(a, false);
-            return query_broken(&a->query, false, now_ms);
-        }
-        if (m->flags & MESSAGE_MORE) {
-            query_progress(&a->query, now_ms);
-            return QUERY_WAIT;
-        }
-    } else {
-        blob_unref(value);
-        if (m->kind == MESSAGE_PERMIT)
-            a->got.delete_id = m->delete_id;
-    }
-    enum query_step step = query_frame(&a->query, m->kind, now_ms);
-    if (step != QUERY_WAIT && step != QUERY_PERMITTED)
-        let_go(a, true);
+    bool whole = gathered_frame(&a->got, &a->query, m, value, now_ms, &step);
+    if (!whole || (step != QUERY_WAIT && step != QUERY_PERMITTED))
+        let_go(a, whole);
     return step;
 }
 
@@ -417,7 +402,7 @@ static bool finish(struct asking *a, enum query_step step, bool *await_it)
         } else {
             serve_answered(s, a->load_id, a->got.items, a->got.count, a->got.delete_id,
                            exchange_tier(&a->query), a->asked_ms, t.now_ms, &t.effects);
-            gathered_answer(&a->got, exchange_tier(&a->query), a->stale, a->asked_ms, &answer);
+            gathered_answer(&a->got, exchange_tier(&a->query), a->asked_ms, &answer);
         }
         break;
     case QUERY_MISSED:

@@ -122,6 +122,7 @@ void gathered_init(struct gathered *g)
     g->count = 0;
     g->room = 1;
     g->delete_id = 0;
+    g->stale = false;
 }
 
 void gathered_clear(struct gathered *g)
@@ -155,7 +156,7 @@ static bool grow(struct gathered *g)
     return true;
 }
 
-bool gathered_add(struct gathered *g, const struct message *m, struct blob *value)
+static bool add(struct gathered *g, const struct message *m, struct blob *value)
 {
     uint8_t *key = NULL;
 
@@ -168,8 +169,10 @@ bool gathered_add(struct gathered *g, const struct message *m, struct blob *valu
     }
     if (key)
         memcpy(key, m->key.at, m->key.bytes);
-    if (g->count == 0)
+    if (g->count == 0) {
         g->delete_id = m->delete_id;
+        g->stale = m->flags & MESSAGE_STALE;
+    }
     g->items[g->count++] = (struct loaded){
         .key = span_of(key, m->key.bytes),
         .blob = value,
@@ -181,7 +184,29 @@ bool gathered_add(struct gathered *g, const struct message *m, struct blob *valu
     return true;
 }
 
-void gathered_answer(const struct gathered *g, enum tier tier, bool stale, uint64_t asked_ms,
+bool gathered_frame(struct gathered *g, struct query *q, const struct message *m,
+                    struct blob *value, uint64_t now_ms, enum query_step *step)
+{
+    if (m->kind == MESSAGE_VALUE || m->kind == MESSAGE_FAILED) {
+        if (!add(g, m, value)) {
+            *step = query_broken(q, false, now_ms);
+            return false;
+        }
+        if (m->flags & MESSAGE_MORE) {
+            query_progress(q, now_ms);
+            *step = QUERY_WAIT;
+            return true;
+        }
+    } else {
+        blob_unref(value);
+        if (m->kind == MESSAGE_PERMIT)
+            g->delete_id = m->delete_id;
+    }
+    *step = query_frame(q, m->kind, now_ms);
+    return true;
+}
+
+void gathered_answer(const struct gathered *g, enum tier tier, uint64_t asked_ms,
                      struct answer *out)
 {
     const struct loaded *item = &g->items[0];
@@ -191,7 +216,7 @@ void gathered_answer(const struct gathered *g, enum tier tier, bool stale, uint6
         .tier = tier,
         .blob = blob_ref(item->blob),
         .value_type = item->value_type,
-        .stale = stale,
+        .stale = g->stale,
         .stored_ms = asked_ms - min_u64(item->age_ms, asked_ms),
         .expires_ms = item->ttl_ms == UINT32_MAX ? NEVER_MS : asked_ms + item->ttl_ms,
         .stale_until_ms = NEVER_MS,

@@ -29,16 +29,19 @@ struct gathered {
     unsigned count, room;
     struct loaded one;
     uint64_t delete_id;
+    bool stale;
 };
 
 void gathered_init(struct gathered *);
 void gathered_clear(struct gathered *);     /* unrefs and frees; ready for another answer */
-/* Takes `value` in any case. False: out of memory, or too many. */
-bool gathered_add(struct gathered *, const struct message *, struct blob *value);
+/* A frame of the answer that `q` waits for; takes `value` in any case. *step: how to go on,
+ * QUERY_WAIT while more is to come. False: out of memory, or too many entries, and the rest
+ * of the answer is still on the connection. */
+bool gathered_frame(struct gathered *, struct query *q, const struct message *,
+                    struct blob *value, uint64_t now_ms, enum query_step *step);
 
 /* As an answer to the asker itself. Refs the blob. */
-void gathered_answer(const struct gathered *, enum tier, bool stale, uint64_t asked_ms,
-                     struct answer *out);
+void gathered_answer(const struct gathered *, enum tier, uint64_t asked_ms, struct answer *out);
 enum tier exchange_tier(const struct query *);
 
 #endif

@@ -234,23 +234,12 @@ void port_question_ask_again(struct port_question *q)
 enum query_step port_question_frame(struct port_question *q, const struct message *m,
                                     struct blob *value, uint64_t now_ms)
 {
+    enum query_step step;
+
     q->answering = true;
     q->last_kind = m->kind;
-    if (m->kind == MESSAGE_VALUE || m->kind == MESSAGE_FAILED) {
-        if (q->got.count == 0)
-            q->stale = m->flags & MESSAGE_STALE;
-        if (!gathered_add(&q->got, m, value))
-            return query_broken(&q->query, false, now_ms);
-        if (m->flags & MESSAGE_MORE) {
-            query_progress(&q->query, now_ms);
-            return QUERY_WAIT;
-        }
-    } else {
-        blob_unref(value);
-        if (m->kind == MESSAGE_PERMIT)
-            q->got.delete_id = m->delete_id;
-    }
-    return query_frame(&q->query, m->kind, now_ms);
+    gathered_frame(&q->got, &q->query, m, value, now_ms, &step);
+    return step;
 }
 
 /* Under the lock: what the query learnt of a peer. True: *who was silent. */

@@ -58,7 +58,7 @@ struct port_question {
     struct port_conn *conn;
     uint64_t conn_id;           /* over which its answer came: a permit's */
     enum query_step step;       /* to be gone on with, when the frames are read */
-    bool answering, stale;
+    bool answering;
     uint8_t last_kind;
     struct gathered got;
     uint8_t text[];
