@@ -77,7 +77,7 @@ def test_a_client_has_one_limit_over_all_workers(upstream):
         assert 30 <= len(passed) <= 45
         assert [h["ratelimit-limit"] for h in passed] == ["30"] * len(passed)
         left = [int(h["ratelimit-remaining"]) for h in passed]
-        assert left[0] == 29 and min(left) == 0
+        assert left[0] == 29 and min(left) <= 3      # by what its worker had heard
         for headers, body in refused:
             assert 1 <= int(headers["retry-after"]) <= 10
             assert headers["ratelimit-remaining"] == "0"
