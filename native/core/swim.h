@@ -299,7 +299,7 @@ bool swim_allows(const struct swim *, const struct addr *);
 struct swim_stats {
     uint64_t sent, sent_bytes, received, received_bytes;        /* payloads */
     uint64_t probes, probes_failed, suspicions, refutations, deaths, deaf;
-    uint64_t pulls, joins_sent, admissions, late_wakeups, accusations_answered;
+    uint64_t pulls, joins_sent, challenged, admissions, late_wakeups, accusations_answered;
     uint64_t malformed, not_allowed, refused_updates;
     uint32_t health;
 };

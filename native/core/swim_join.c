@@ -391,6 +391,7 @@ void swim_challenge_heard(struct swim *s, uint64_t now_ms, const struct swim_mes
                           const struct heard *from, struct swim_out *out)
 {
     struct swim_message answer = {.kind = SWIM_PROOF, .token = m->token};
+    s->stats.challenged++;
     s->answered_ms = now_ms;
     swim_send(s, now_ms, &from->source, from->node_id, &answer,
               &(struct sending){.first = MEMBER_NONE, .second = MEMBER_NONE}, out);

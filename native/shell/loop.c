@@ -248,6 +248,7 @@ static void publish(struct peerage *p)
     if (!node_swim(p->node))
         return;
     swim_stats(node_swim(p->node), &stats);
+    atomic_store_explicit(&p->counters.joins_challenged, stats.challenged, memory_order_relaxed);
     atomic_store_explicit(&p->counters.updates_refused, stats.refused_updates,
                           memory_order_relaxed);
 }

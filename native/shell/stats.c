@@ -45,6 +45,7 @@ static void put_shell(struct sink *k, const struct peerage *p)
         {"connections_broken", &c->broken},
         {"gossip_refused", &c->gossip_refused},
         {"updates_refused", &c->updates_refused},
+        {"joins_challenged", &c->joins_challenged},
     };
     static const char *const verdicts[VERDICT_COUNT] = {
         [VERDICT_GARBAGE] = "refused_garbage", [VERDICT_VERSION] = "refused_version",

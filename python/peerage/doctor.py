@@ -121,6 +121,12 @@ def span(seconds: float) -> str:
     return f"{whole // 60} min" if whole < 7200 else f"{whole / 3600:.1f} h"
 
 
+def proves(stats: Mapping[str, Any]) -> bool:
+    """It has challenged us both ways. To be in its table is not enough: it may join us, at that
+    moment, and believe what we then say of ourselves."""
+    return stats["joins_challenged"] > 0 and stats["connections_accepted"] > 0
+
+
 class Doctor:
     """`findings` grows as it looks; `tell` hears of each at once."""
 
@@ -309,7 +315,7 @@ class Doctor:
             self.find("note", address, "clock", f"its clock differs by {span(ahead)}; 30 s are "
                       "allowed", "Look at the time service of both hosts")
         try:
-            joined, stats, own = self._join(address, found.node_id)
+            joined, stats, own = self._join(address)
         except (Error, OSError) as error:
             self.find("fault", address, "settings", str(error), "Set it as it says")
             return
@@ -317,25 +323,32 @@ class Doctor:
             self.find("ok", address, "reached", "TCP and UDP both ways, the secret, the label, the "
                       "mode, the clock")
             return
-        to_me, open_here = stats["datagrams_in"] > 0, f"Open {self.range()} here for its address: "
-        firewalls = "in the host's firewall (deploy/bootstrap-server.sh) and the cloud's security list"
+        # Its challenge came: UDP works both ways. It dialled: our join has arrived, and TCP comes
+        # here. Any datagram: it may be a join of its own, which says nothing of the way there.
+        challenged = stats["joins_challenged"] > 0
         dialled = stats["connections_accepted"] > 0
-        if dialled and not to_me:
+        open_here = f"Open {self.range()} here for its address: "
+        firewalls = "in the host's firewall (deploy/bootstrap-server.sh) and the cloud's security list"
+        if dialled and not challenged:
             self.find("fault", address, "udp-in", f"UDP from it to {own} is lost; UDP to it arrives, "
                       "and TCP works both ways", open_here + "UDP, " + firewalls)
-        elif to_me and not dialled:
+        elif challenged and not dialled:
             self.find("fault", address, "tcp-in", f"it can't open a TCP connection to {own}; UDP "
                       "works both ways", open_here + "TCP, " + firewalls + "; is "
                       "PEER_ADVERTISE_ADDR an address that it reaches?")
-        elif not to_me:
-            self.find("fault", address, "udp-out", "UDP to it is lost (or all that it sends back): "
-                      "TCP to it works", f"Open {self.range()} there for UDP, " + firewalls +
+        elif not challenged:
+            less = "" if stats["datagrams_in"] else " (or all that it sends back)"
+            self.find("fault", address, "udp-out", f"UDP to it is lost{less}; TCP to it works", f"Open {self.range()} there for UDP, " + firewalls +
                       f"; if that is done, here for {own}, UDP and TCP")
         else:
             self.find("fault", address, "refused", "reached both ways, and it does not let this host "
                       "in", 'Look for "Refused" in its log')
 
-    def _join(self, address: str, node_id: int) -> tuple[bool, dict[str, Any], str]:
+    def _has(self, address: str, node_id: int) -> bool:
+        """Does it count this node among its live members?"""
+        return any(m.node_id == node_id and m.state < 2 for m in probe(self.given, address).seen or ())
+
+    def _join(self, address: str) -> tuple[bool, dict[str, Any], str]:
         """Join this one node, from a port of the range that only it is told of."""
         env = {k: v for k, v in self.env.items() if k not in ("PEERS", "REDIS_URL")}
         peers = Peers.from_env(
@@ -344,10 +357,12 @@ class Doctor:
         until = time.monotonic() + JOIN_S
         try:
             peers.start()
+            me = next(m.node_id for m in peers.members() if m.self)
             while True:
-                joined = any(m.node_id == node_id and m.live for m in peers.members())
+                stats = peers.stats()
+                joined = self._has(address, me) and proves(stats)
                 if joined or time.monotonic() > until:
-                    return joined, peers.stats(), peers.address
-                time.sleep(0.05)
+                    return joined, stats, peers.address
+                time.sleep(0.1)
         finally:
             peers.close(0)
