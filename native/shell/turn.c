@@ -28,6 +28,7 @@ static void begin(struct peerage *p, struct turn *t, struct loop *loop)
 {
     effects_init(&t->effects);
     t->rings = NULL;
+    t->takers_to_wake = 0;
     t->self = NULL;
     t->loop = loop;
     t->now_ms = clock_now_ms();
@@ -59,11 +60,11 @@ void turn_ring(struct turn *t, struct port *port)
     t->rings = port;
 }
 
-static void wake_taker(struct peerage *p)
+static void wake_taker(struct peerage *p, struct turn *t)
 {
     if (p->takes_owed < p->takers_parked) {
         p->takes_owed++;
-        pthread_cond_signal(&p->take);
+        t->takers_to_wake++;
     } else {
         notice_pool(&p->notices);
     }
@@ -119,7 +120,7 @@ static void deliver(struct peerage *p, struct turn *t)
         switch (e->kind) {
         case EFFECT_LOADS:
             if (!e->async) {
-                wake_taker(p);
+                wake_taker(p, t);
             } else if (p->start_port) {
                 p->start_port->loads_waiting = true;
                 turn_ring(t, p->start_port);
@@ -218,6 +219,9 @@ void turn_end(struct peerage *p, struct turn *t)
             break;
         pthread_mutex_lock(&p->lock);
     }
+    /* Not under the lock, which is the first thing that whoever wakes wants. */
+    for (; t->takers_to_wake; t->takers_to_wake--)
+        pthread_cond_signal(&p->take);
     ring(t);
     carry(p, t);
     if (wake_loop)

@@ -16,6 +16,7 @@
 struct turn {
     struct effects effects;
     struct port *rings;         /* ports to ring, by ring_next; each with a reference */
+    unsigned takers_to_wake;    /* threads of the pool, for loads that were queued */
     uint64_t now_ms;
     struct port *self;          /* this thread empties it afterwards: no need to ring */
     struct loop *loop;          /* NULL: not on the loop thread */
