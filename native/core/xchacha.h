@@ -12,7 +12,6 @@
 
 #include "base.h"
 
-#define XCHACHA_KEY_BYTES 32u
 #define XCHACHA_RANDOM_BYTES 16u
 #define XCHACHA_TAG_BYTES 16u
 

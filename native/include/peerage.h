@@ -76,7 +76,7 @@ struct peerage_options {
     int port;                   /* [PEER_PORT] 7946 */
     int port_range;             /* [PEER_PORT_RANGE] 16 */
     const char *listen;         /* [PEER_LISTEN] "0.0.0.0" */
-    const char *advertise;      /* [PEER_ADVERTISE_ADDR] NULL: see M9 in docs/ARCHITECTURE.md */
+    const char *advertise;      /* [PEER_ADVERTISE_ADDR] NULL: as docs/ARCHITECTURE.md says */
     const char *allow_cidr;     /* [PEER_ALLOW_CIDR] NULL: private ranges and loopback */
     int encryption;             /* [PEER_ENCRYPTION] */
     const char *label;          /* [PEER_LABEL] "default" */
@@ -342,7 +342,8 @@ PEERAGE_API void peerage_port_gone(peerage_port *, void (*token_gone)(void *toke
 /* Set and delete. */
 
 /* Everywhere: on the owner, the heir and every live node. Blocks up to the timeouts.
- * item NULL: delete; else set (D4). by_channel: every key of the channel.
+ * item NULL: delete; else set: the owner and the heir keep the value, all others drop theirs.
+ * by_channel: every key of the channel.
  * *report (may be NULL) says who acknowledged. 0 also when some could not be reached. */
 PEERAGE_API int peerage_change(peerage *, const struct peerage_ask *name,
                                const struct peerage_item *item, int by_channel,

@@ -597,7 +597,6 @@ void fleet_stick(struct fleet *f, unsigned i, bool stuck)
 }
 
 void fleet_fail_loads(struct fleet *f, bool fail) { f->loads_fail = fail; }
-void fleet_set_load_ms(struct fleet *f, uint32_t load_ms) { f->config.load_ms = load_ms; }
 
 /* Looking at it. */
 

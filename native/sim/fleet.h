@@ -66,7 +66,6 @@ void fleet_start(struct fleet *, unsigned i);           /* anew, another node id
 void fleet_silence(struct fleet *, unsigned i, bool);   /* takes and says nothing (SIGSTOP) */
 void fleet_stick(struct fleet *, unsigned i, bool);     /* its Python takes no load */
 void fleet_fail_loads(struct fleet *, bool);
-void fleet_set_load_ms(struct fleet *, uint32_t load_ms);
 
 /* Which node owns a key in a view of all nodes that live; rank 1 is its heir. */
 unsigned fleet_rank(struct fleet *, const char *key, unsigned rank);
