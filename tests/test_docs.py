@@ -15,15 +15,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-# What a reader of the page has: an upstream to fetch from, and a running event loop.
+# What a reader of the page has: an upstream to fetch from, the layer, a running event loop.
 PREAMBLE = """
 import ast, asyncio, sys
+import peerage
 fetched = []
 async def fetch(channel, before=None):
     fetched.append(channel)
     return f"page of {channel}".encode()
 async def main(source):
-    space = {"fetch": fetch, "__name__": "documented"}
+    space = {"fetch": fetch, "peers": peerage.Peers.from_env(), "__name__": "documented"}
     code = compile(source, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     result = eval(code, space)
     if asyncio.iscoroutine(result):
@@ -141,3 +142,44 @@ def test_files_named_in_the_text_exist():
                                page.read_text()):
             if "build/" not in name:
                 assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def names_of_table(page, heading):
+    """The names in the first column of a table under a heading."""
+    section = (ROOT / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    first = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return re.findall(r"`([^`]+)`", " ".join(first))
+
+
+def test_every_counter_is_explained_and_none_is_made_up():
+    source = (ROOT / "native/shell/stats.c").read_text()
+    counted = set(re.findall(r'"([a-z_]+)"', source))
+    explained = names_of_table("docs/ARCHITECTURE.md", "Counters")
+    assert len(explained) == len(set(explained))
+    refused = {name for name in counted if name.startswith("refused_")}
+    assert counted - refused == set(explained) - {"refused_..."}
+    reasons = re.search(r"by reason: `([a-z ]+)`", (ROOT / "docs/ARCHITECTURE.md").read_text())
+    assert refused == {f"refused_{reason}" for reason in reasons[1].split()}
+
+
+def test_what_operations_looks_at_is_counted():
+    counted = set(re.findall(r'"([a-z_]+)"', (ROOT / "native/shell/stats.c").read_text()))
+    looked_at = names_of_table("docs/OPERATIONS.md", "What the counters mean")
+    assert set(looked_at) <= counted, set(looked_at) - counted
+
+
+def test_every_setting_is_in_the_table():
+    from peerage import settings
+
+    documented = {n for n in names_of_table("README.md", "Settings") if n.isupper()}
+    assert documented == {setting.variable for setting in settings.SETTINGS}
+
+
+def test_log_lines_are_said_in_these_words():
+    """The beginning of each line that OPERATIONS explains, up to what varies in it."""
+    sources = [p.read_text() for p in (ROOT / "native").glob("*/*.c")]
+    said = re.sub(r'"\s*\n\s*"', "", "".join(sources))
+    said = re.sub(r"%[0-9.*]*l*[a-z]", "...", said)
+    for line in names_of_table("docs/OPERATIONS.md", "What the log lines mean"):
+        for part in filter(None, (part.strip(" :()") for part in line.split("..."))):
+            assert part in said, line
