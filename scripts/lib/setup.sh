@@ -143,6 +143,7 @@ has_fuzzer()
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n) { return n && d[0] > 255; }'
 }
+has_faketime() { [ -n "$(compgen -G '/usr/lib/*/faketime/libfaketime.so.1')" ]; }
 has_python() { "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; }
 has_ensurepip() { "$PYTHON" -c 'import ensurepip, venv'; }
 has_python_h()
@@ -188,6 +189,7 @@ needs_test()
     need shellcheck shellcheck has_command shellcheck
     need sshd "openssh-server openssh-client" has_command sshd ssh
     need openssl openssl has_command openssl
+    need "libfaketime (a wrong clock)" libfaketime has_faketime
 }
 
 # apt as root, without questions; waits for another apt that runs.
