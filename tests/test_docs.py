@@ -183,3 +183,15 @@ def test_log_lines_are_said_in_these_words():
     for line in names_of_table("docs/OPERATIONS.md", "What the log lines mean"):
         for part in filter(None, (part.strip(" :()") for part in line.split("..."))):
             assert part in said, line
+
+
+def test_a_rule_that_is_named_can_be_looked_up():
+    named = set()
+    for folder in ("native", "python", "tests", "scripts", "docs"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".c", ".h", ".py") and "build" not in path.parts:
+                named |= set(re.findall(r"(?:\(|rules? |, |^ \* |\"\"\")([WMODTCRPKVB]\d{1,2})\b",
+                                        path.read_text(), re.MULTILINE))
+    rules = (ROOT / "docs/RULES.md").read_text()
+    assert len(named) > 30, "the pattern finds them"
+    assert named <= set(re.findall(r"^\| ([A-Z]\d+) \|", rules, re.MULTILINE))
