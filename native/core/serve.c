@@ -89,7 +89,7 @@ void serve_take_dropped(struct serve *s, struct store_dropped *out)
     s->dropped.count = 0;
 }
 
-/* ---- answers ------------------------------------------------------------------------ */
+/* Answers. */
 
 /* Key and channel may both have been deleted; a value is current only if its maker knew of
  * the same deletes. */
@@ -279,7 +279,7 @@ void complete_all(struct serve *s, struct flight *f, const struct answer *a, uin
         complete(s, CONTAINER_OF(link, struct waiter, link), a, now_ms, fx);
 }
 
-/* ---- a local question ----------------------------------------------------------------- */
+/* A local question. */
 
 /* A loader's chain names the keys it is being run for; asking for one of them again would
  * wait for itself (O6). */
@@ -444,7 +444,7 @@ void serve_leave(struct serve *s, struct waiter *w, uint64_t now_ms, struct effe
         deserted(s, f, fx);
 }
 
-/* ---- the leader's query has ended --------------------------------------------------------- */
+/* The leader's query has ended. */
 
 void serve_answered(struct serve *s, uint64_t load_id, const struct loaded *items, unsigned count,
                     uint64_t delete_id, enum tier tier, uint64_t asked_ms, uint64_t now_ms,
@@ -533,7 +533,7 @@ void serve_answered_load(struct serve *s, uint64_t load_id, enum query_step step
     *out = (struct answer){.outcome = OUTCOME_LOAD, .load_id = f->id, .delete_id = f->delete_id};
 }
 
-/* ---- a peer's question ------------------------------------------------------------------------ */
+/* A peer's question. */
 
 static struct list *remote_bucket(struct serve *s, uint64_t conn_id)
 {

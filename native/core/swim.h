@@ -115,7 +115,7 @@ struct swim_config {
 
 void swim_params_default(struct swim_params *);
 
-/* --- Effects ------------------------------------------------------------ */
+/* Effects. */
 
 enum swim_effect_kind {
     /* Send payload to `addr` in a gossip frame whose receiver is `node_id`,
@@ -193,7 +193,7 @@ static inline struct span swim_payload(const struct swim_out *out, const struct 
     return span_of(out->payloads + e->payload_at, e->payload_bytes);
 }
 
-/* --- Life --------------------------------------------------------------- */
+/* Life. */
 
 /* Start in phase LOOKING; the first tick sends joins. ERR_NOMEM. */
 int swim_new(struct swim **out, const struct swim_config *, uint64_t now_ms);
@@ -239,7 +239,7 @@ void swim_leave(struct swim *, uint64_t now_ms, struct swim_out *);
 void swim_set_flags(struct swim *, uint64_t now_ms, uint8_t mask, uint8_t flags,
                     struct swim_out *);
 
-/* --- Seeds -------------------------------------------------------------- */
+/* Seeds. */
 
 /* Replace what seed `index` (below SEEDS_MAX) resolves to: a name's addresses,
  * or one host's whole port range, which is asked at once. Count 0 forgets it
@@ -249,7 +249,7 @@ int swim_set_seed(struct swim *, size_t index, const struct addr *, size_t count
 /* A live member is known besides ourselves (observers count: they answered). */
 bool swim_is_alone(const struct swim *);
 
-/* --- Hints from TCP ----------------------------------------------------- */
+/* Hints from TCP. */
 
 /* A query to this member got no answer: probe it next. Cheap, believed of nobody. */
 void swim_hint_silent(struct swim *, uint64_t now_ms, const struct addr *);
@@ -258,7 +258,7 @@ void swim_hint_silent(struct swim *, uint64_t now_ms, const struct addr *);
  * probe the member next, and greet whoever is there. */
 void swim_hint_replaced(struct swim *, uint64_t now_ms, const struct addr *, uint64_t other_id);
 
-/* --- Table pages, over TCP (M4) ----------------------------------------- */
+/* Table pages, over TCP (M4). */
 
 #define SWIM_PULL_BYTES_MAX 1024u       /* a pull request */
 #define SWIM_PAGE_BYTES 65536u          /* room a page wants */
@@ -276,7 +276,7 @@ enum swim_verdict swim_page_merge(struct swim *, uint64_t now_ms, uint64_t wall_
 /* The pull asked for by SWIM_PULL is over: every page is merged, or it failed. */
 void swim_pulled(struct swim *, uint64_t now_ms, bool complete, struct swim_out *);
 
-/* --- Looking at it ------------------------------------------------------ */
+/* Looking at it. */
 
 enum swim_phase swim_phase(const struct swim *);
 const struct member *swim_self(const struct swim *);    /* started_ms may rise until admission */
