@@ -681,6 +681,19 @@ static void request_peek(struct serve *s, uint64_t conn_id, const struct message
     }
 }
 
+/* A remote waiter goes: what it held is lost, what nobody else waits for may end. */
+static void leave_remote(struct serve *s, struct waiter *w, uint64_t now_ms, struct effects *fx)
+{
+    struct flight *f = w->flight;
+    bool held = f && f->holder == w;
+
+    forget_remote(s, w);
+    if (held)
+        lose_flight(s, f, now_ms, fx);
+    else if (f)
+        deserted(s, f, fx);
+}
+
 bool serve_frame(struct serve *s, uint64_t conn_id, const struct message *m, struct blob *value,
                  uint64_t now_ms, struct effects *fx)
 {
@@ -698,15 +711,8 @@ bool serve_frame(struct serve *s, uint64_t conn_id, const struct message *m, str
         return true;
     case MESSAGE_CANCEL:
         w = remote_waiter(s, conn_id, m->request_id);
-        if (w) {
-            struct flight *f = w->flight;
-            bool held = f && f->holder == w;
-            forget_remote(s, w);
-            if (held)
-                lose_flight(s, f, now_ms, fx);
-            else if (f)
-                deserted(s, f, fx);
-        }
+        if (w)
+            leave_remote(s, w, now_ms, fx);
         return true;
     case MESSAGE_LOADED:
     case MESSAGE_RAISED:
@@ -733,13 +739,7 @@ void serve_closed(struct serve *s, uint64_t conn_id, uint64_t now_ms, struct eff
             struct waiter *w = CONTAINER_OF(link, struct waiter, of_conn);
             if (w->conn_id != conn_id)
                 continue;
-            struct flight *f = w->flight;
-            bool held = f && f->holder == w;
-            forget_remote(s, w);
-            if (held)
-                lose_flight(s, f, now_ms, fx);
-            else if (f)
-                deserted(s, f, fx);
+            leave_remote(s, w, now_ms, fx);
             again = true;
             break;
         }

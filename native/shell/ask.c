@@ -522,7 +522,7 @@ static bool ask_once(struct asking *a)
 {
     struct peerage *p = a->p;
     struct query_rank ranks[RANKS_MAX];
-    unsigned count_ranks = 0;
+    unsigned count_ranks;
     struct answer answer;
     struct turn t;
 
@@ -531,17 +531,7 @@ static bool ask_once(struct asking *a)
         give_up(a, ERR_SYSTEM);
         return true;
     }
-    serve_ask(node_serve(p->node), &a->question, &a->waiter, t.now_ms, &answer, ranks,
-              &count_ranks, &t.effects);
-    if (p->closed && answer.outcome != OUTCOME_VALUE) {
-        if (answer.outcome == OUTCOME_ASK || answer.outcome == OUTCOME_LOAD)
-            serve_lose(node_serve(p->node), answer.load_id, t.now_ms, &t.effects);
-        serve_leave(node_serve(p->node), &a->waiter, t.now_ms, &t.effects);
-        answer_deinit(&answer);
-        answer = (struct answer){.outcome = OUTCOME_CLOSED};
-    }
-    if (answer.outcome == OUTCOME_LOAD)
-        exchange_load(p, answer.load_id, a->out);
+    exchange_ask(p, &a->question, &a->waiter, &t, &answer, ranks, &count_ranks, a->out);
     turn_end(p, &t);
     switch (answer.outcome) {
     case OUTCOME_LOAD:

@@ -4,6 +4,7 @@
 #include "core/err.h"
 #include "core/mem.h"
 #include "shell/shell.h"
+#include "shell/turn.h"
 
 #define ENTRIES_MAX 1024u       /* of one answer */
 
@@ -112,6 +113,23 @@ void exchange_load(struct peerage *p, uint64_t load_id, struct peerage_answer *o
     out->kind = PEERAGE_LOAD;
     out->load_id = load_id;
     out->chain_count = serve_chain(node_serve(p->node), load_id, out->chain);
+}
+
+void exchange_ask(struct peerage *p, const struct question *q, struct waiter *w, struct turn *t,
+                  struct answer *answer, struct query_rank ranks[RANKS_MAX], unsigned *count,
+                  struct peerage_answer *out)
+{
+    *count = 0;
+    serve_ask(node_serve(p->node), q, w, t->now_ms, answer, ranks, count, &t->effects);
+    if (p->closed && answer->outcome != OUTCOME_VALUE) {
+        if (answer->outcome == OUTCOME_ASK || answer->outcome == OUTCOME_LOAD)
+            serve_lose(node_serve(p->node), answer->load_id, t->now_ms, &t->effects);
+        serve_leave(node_serve(p->node), w, t->now_ms, &t->effects);
+        answer_deinit(answer);
+        *answer = (struct answer){.outcome = OUTCOME_CLOSED};
+    }
+    if (answer->outcome == OUTCOME_LOAD)
+        exchange_load(p, answer->load_id, out);
 }
 
 /* Gathering. */

@@ -10,10 +10,15 @@
 #include "peerage.h"
 
 struct peerage;
+struct turn;
 
 /* 0, or ERR_TOO_BIG. Borrows the spans. */
 int exchange_question(const struct peerage *, const struct peerage_ask *, struct question *);
 
+/* Ask core, in a turn; a node that closes has its store alone. A load is in *out already. */
+void exchange_ask(struct peerage *, const struct question *, struct waiter *, struct turn *,
+                  struct answer *, struct query_rank ranks[RANKS_MAX], unsigned *count,
+                  struct peerage_answer *out);
 /* Takes what core's answer holds. VALUE, FAILED and MISS; everything else is trouble. */
 void exchange_answer(struct answer *, uint64_t now_ms, struct peerage_answer *out);
 void exchange_trouble(struct peerage_answer *out, int error);

@@ -158,22 +158,12 @@ static bool ask(struct port_question *q, struct peerage_answer *out)
     struct peerage *p = node_of(at);
     struct query_rank ranks[RANKS_MAX];
     struct answer answer;
-    unsigned count_ranks = 0;
+    unsigned count_ranks;
     struct turn t;
 
     q->tries++;
     port_turn_begin(at, &t);
-    serve_ask(node_serve(p->node), &q->question, &q->waiter, t.now_ms, &answer, ranks,
-              &count_ranks, &t.effects);
-    if (p->closed && answer.outcome != OUTCOME_VALUE) {
-        if (answer.outcome == OUTCOME_ASK || answer.outcome == OUTCOME_LOAD)
-            serve_lose(node_serve(p->node), answer.load_id, t.now_ms, &t.effects);
-        serve_leave(node_serve(p->node), &q->waiter, t.now_ms, &t.effects);
-        answer_deinit(&answer);
-        answer = (struct answer){.outcome = OUTCOME_CLOSED};
-    }
-    if (answer.outcome == OUTCOME_LOAD)
-        exchange_load(p, answer.load_id, out);
+    exchange_ask(p, &q->question, &q->waiter, &t, &answer, ranks, &count_ranks, out);
     uint64_t due_ms = p->loop_wakes_ms == NEVER_MS ? node_serve_due_ms(p->node) : NEVER_MS;
     turn_end(p, &t);
     poller_arm(&at->poller, due_ms, t.now_ms);

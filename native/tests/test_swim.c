@@ -349,6 +349,7 @@ static void hostile_bytes(void **state)
 {
     struct desk d;
     struct prng prng;
+    unsigned taken = 0, malformed = 0;
     (void)state;
     desk_with_members(&d, 6);
     prng_seed(&prng, 99);
@@ -369,7 +370,10 @@ static void hostile_bytes(void **state)
         }
         struct swim_from from = {.source = desk_host(2), .node_id = 102,
                                  .open_receiver = k % 3 == 0};
-        swim_receive(d.swim, d.now_ms, WALL + d.now_ms, &from, span_of(bytes, count), &d.out);
+        enum swim_verdict v = swim_receive(d.swim, d.now_ms, WALL + d.now_ms, &from,
+                                           span_of(bytes, count), &d.out);
+        taken += v == SWIM_OK;
+        malformed += v == SWIM_MALFORMED;
         swim_page_merge(d.swim, d.now_ms, WALL + d.now_ms, 102, span_of(bytes, count), &d.out);
         if (k % 10 == 0)
             desk_pass(&d, 1);
@@ -377,8 +381,10 @@ static void hostile_bytes(void **state)
             desk_close(&d);
             desk_with_members(&d, 6);
         }
+        assert_in_range(swim_live(d.swim), 1, MEMBERS_MAX);
         desk_forget(&d);
     }
+    assert_true(taken > 1000 && malformed > 1000);      /* both ways were really gone */
     desk_close(&d);
 }
 
