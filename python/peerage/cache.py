@@ -160,6 +160,7 @@ class Cache:
         return None if answer is MISS else answer
 
     async def alookup(self, key: str | bytes, *, channel: str | bytes | None = None) -> Hit | None:
+        """`lookup`, from an event loop."""
         answer = await self.peers._aask(None, self.key(key), self._channel(channel), 0, self._terms)
         return None if answer is MISS else answer
 
@@ -173,6 +174,7 @@ class Cache:
     async def aget(
         self, key: str | bytes, default: Any = None, *, channel: str | bytes | None = None
     ) -> Any:
+        """`get`, from an event loop."""
         hit = await self.alookup(key, channel=channel)
         return default if hit is None else hit.value
 
@@ -194,6 +196,7 @@ class Cache:
         self, key: str | bytes, value: Any, *, channel: str | bytes | None = None,
         ttl: Any = UNSET, stale: Any = UNSET,
     ) -> Report:  # fmt: skip
+        """`set`, from an event loop."""
         item = self._item(value, ttl, stale)
         return await self.peers._achange(self.key(key), self._channel(channel), item, False)
 
@@ -202,6 +205,7 @@ class Cache:
         return self.peers._change(self.key(key), self._channel(channel), None, False)
 
     async def adelete(self, key: str | bytes, *, channel: str | bytes | None = None) -> Report:
+        """`delete`, from an event loop."""
         return await self.peers._achange(self.key(key), self._channel(channel), None, False)
 
     def invalidate_channel(self, channel: str | bytes) -> Report:
@@ -210,6 +214,7 @@ class Cache:
         return self.peers._change(name, name, None, True)
 
     async def ainvalidate_channel(self, channel: str | bytes) -> Report:
+        """`invalidate_channel`, from an event loop."""
         name = self._channel(channel)
         return await self.peers._achange(name, name, None, True)
 
@@ -225,6 +230,7 @@ class Cache:
     async def aget_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None
     ) -> dict[Any, Any]:
+        """`get_many`, from an event loop: all are asked at once."""
         keys = list(dict.fromkeys(keys))
         values = await _all([self.aget(key, MISS, channel=channel) for key in keys])
         return {k: value for k, value in zip(keys, values, strict=True) if value is not MISS}
@@ -233,6 +239,7 @@ class Cache:
         self, values: Mapping[Any, Any], *, channel: str | bytes | None = None,
         ttl: Any = UNSET, stale: Any = UNSET,
     ) -> Report:  # fmt: skip
+        """`set` for each; the report names a node as reached if it acknowledged them all."""
         return Report.merged(
             self.set(key, value, channel=channel, ttl=ttl, stale=stale)
             for key, value in values.items()
@@ -242,6 +249,7 @@ class Cache:
         self, values: Mapping[Any, Any], *, channel: str | bytes | None = None,
         ttl: Any = UNSET, stale: Any = UNSET,
     ) -> Report:  # fmt: skip
+        """`set_many`, from an event loop: all at once."""
         return Report.merged(await _all([
             self.aset(key, value, channel=channel, ttl=ttl, stale=stale)
             for key, value in values.items()
@@ -250,11 +258,13 @@ class Cache:
     def delete_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None
     ) -> Report:
+        """`delete` for each, with one report."""
         return Report.merged(self.delete(key, channel=channel) for key in keys)
 
     async def adelete_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None
     ) -> Report:
+        """`delete_many`, from an event loop: all at once."""
         return Report.merged(await _all([self.adelete(key, channel=channel) for key in keys]))
 
 

@@ -251,10 +251,12 @@ class Definition:
         return self.peers._change(key, self._channel(key), None, False)
 
     async def ainvalidate(self, *args: Any, **kwargs: Any) -> Report:
+        """`invalidate`, from an event loop."""
         key = self.template.key(*args, **kwargs)
         return await self.peers._achange(key, self._channel(key), None, False)
 
     def cache_info(self) -> CacheInfo:
+        """What became of this process's calls of the function so far."""
         counts = dict(self.counts)
         counts["local"] += self.fast.local_hits
         return CacheInfo(**counts, error=self.errors, registered=bool(self.loader), name=self.name)

@@ -67,6 +67,7 @@ class Tally:
         return self._take(key, n, _whole("limit", limit))
 
     async def atake(self, key: str | bytes, limit: int, n: int = 1) -> Taken:
+        """`take`, from an event loop."""
         return await self._atake(key, n, _whole("limit", limit))
 
     def total(self, key: str | bytes) -> int:
@@ -74,6 +75,7 @@ class Tally:
         return self._take(key, 0, None).total
 
     async def atotal(self, key: str | bytes) -> int:
+        """`total`, from an event loop."""
         return (await self._atake(key, 0, None)).total
 
     def ends_in(self) -> float:

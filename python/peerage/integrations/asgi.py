@@ -18,6 +18,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Lifespan:
+    """Answers the lifespan's messages for `app`: starts `peers` before the first request,
+    closes them after the last. A start that fails stops the server."""
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], peers: Peers) -> None:
         self.app, self.peers = app, peers
 

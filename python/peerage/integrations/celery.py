@@ -16,6 +16,7 @@ from ..peers import close_all
 
 
 def connect() -> None:
+    """Close this process's nodes when a worker process or the worker shuts down."""
     # Celery keeps receivers weakly: a function of this module stays.
     signals.worker_process_shutdown.connect(_close)
     signals.worker_shutdown.connect(_close)

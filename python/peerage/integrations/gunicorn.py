@@ -15,4 +15,5 @@ from ..peers import close_all
 
 
 def worker_exit(server: Any, worker: Any) -> None:
+    """gunicorn's server hook: close this process's nodes."""
     close_all()
