@@ -200,7 +200,7 @@ class SafeHeaders:
 
 
 async def _age_s(channel: str) -> float:
-    return (await page.lookup(channel)).age_ms / 1000
+    return float((await page.lookup(channel)).age_ms / 1000)
 
 
 @contextlib.asynccontextmanager
