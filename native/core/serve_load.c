@@ -628,6 +628,21 @@ static bool take_over(struct serve *s, struct flight *f, uint64_t now_ms, struct
     return true;
 }
 
+/* A load took longer than it may. Who asked from elsewhere goes on to the heir and at last
+ * helps itself (O5); a thread that waited runs its own loader, and nothing cuts that short. An
+ * event loop's loader would be cancelled at the same point again: asking again would only
+ * repeat it, so those who wait on loops are told. */
+static void out_of_time(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
+{
+    LIST_FOREACH_SAFE(&f->waiters, link) {
+        struct waiter *w = CONTAINER_OF(link, struct waiter, link);
+        struct answer over = {.outcome = w->remote                  ? OUTCOME_NOT_ME
+                                         : w->run_inline || f->stay ? OUTCOME_RETRY
+                                                                    : OUTCOME_TIMEOUT};
+        complete(s, w, &over, now_ms, fx);
+    }
+}
+
 static void tick_flight(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
 {
     switch (f->state) {
@@ -661,17 +676,16 @@ static void tick_flight(struct serve *s, struct flight *f, uint64_t now_ms, stru
     case FLIGHT_RUNNING:
     case FLIGHT_PERMITTED:
         if (f->until_ms <= now_ms) {
-            /* Its time is over. A permit is void; a loader that runs here goes on alone,
-             * found by nobody, and whoever waited asks again. */
+            /* Its time is over. A permit is void; a thread's loader goes on alone, found by
+             * nobody; an event loop's is cancelled. */
             if (f->state == FLIGHT_PERMITTED) {
                 lose_flight(s, f, now_ms, fx);
                 return;
             }
-            struct answer again = {.outcome = OUTCOME_RETRY};
             flight_detach(s->flights, f);
             if (f->tiered)
                 effects_tier_end(fx, f->id);
-            complete_all(s, f, &again, now_ms, fx);
+            out_of_time(s, f, now_ms, fx);
             f->until_ms = f->working_ms = NEVER_MS;
             if (!f->stay)
                 effects_cancel_load(fx, f->id, f->port);

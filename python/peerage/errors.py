@@ -87,8 +87,9 @@ def encode(error: BaseException) -> bytes:
     """A loader's error as it travels."""
     if isinstance(error, RemoteLoadError):
         # A load inside a load: what matters is the error that began it.
-        name, text = error.type_name, error.text
-        below = error.remote_traceback
+        # An application may raise it too, and give it what is no text.
+        name, text = str(error.type_name), str(error.text)
+        below = str(error.remote_traceback)
     else:
         name, text, below = class_name(type(error)), _text(error), ""
     frames = error.__traceback__

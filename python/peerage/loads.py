@@ -29,10 +29,13 @@ chain: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("peerage
 
 
 def to_ms(seconds: float | None) -> int:
-    """None: for ever. What is over already is 0: for who waits, and stored nowhere."""
+    """None and infinity: for ever. What is over already is 0: for who waits, and stored
+    nowhere."""
     if seconds is None:
         return FOREVER_MS
-    return min(max(round(seconds * 1000), 1), FOREVER_MS) if seconds > 0 else 0
+    if seconds != seconds:
+        raise ValueError("seconds, not NaN")
+    return max(round(min(seconds * 1000, FOREVER_MS)), 1) if seconds > 0 else 0
 
 
 class Loaded:
@@ -69,8 +72,10 @@ class Terms:
     ) -> None:  # fmt: skip
         if ttl is not None and not ttl > 0:
             raise ValueError("ttl: seconds, more than 0, or None for ever")
-        if jitter < 0 or stale < 0 or negative_ttl < 0 or early < 0:
+        if not all(seconds >= 0 for seconds in (jitter, stale, negative_ttl, early)):
             raise ValueError("jitter, stale, negative_ttl, early: seconds, not negative")
+        if not all(seconds is None or seconds > 0 for seconds in (load_timeout, timeout)):
+            raise ValueError("load_timeout, timeout: seconds, more than 0, or None")
         if ttl is not None and jitter >= ttl:
             raise ValueError("jitter shortens the ttl and must be less than it")
         self.cache = cache
@@ -189,7 +194,7 @@ class Leader:
     """One question from an event loop: called with the Load if it falls to this question
     to run the loader, and remembers what came of it."""
 
-    __slots__ = ("peers", "work", "context", "error", "lost")
+    __slots__ = ("peers", "work", "context", "error", "lost", "asked")
 
     def __init__(self, peers: Peers, work: Work) -> None:
         self.peers = peers
@@ -197,6 +202,16 @@ class Leader:
         self.context = contextvars.copy_context()
         self.error: Exception | None = None
         self.lost = False
+        self.asked: tuple[Any, Any, Any] | None = None  # port, waiter, future
 
     def __call__(self, load: Any) -> None:
+        if self.lost and self.asked is not None:
+            # It was cancelled, or ended the loop: it would be so again. The leave goes back
+            # to who still waits, and the asker is told.
+            port, waiter, future = self.asked
+            port.leave(waiter)
+            self.peers._node.lose(load.load_id)
+            if not future.done():
+                future.set_result(None)
+            return
         self.peers._spawn(self.work, load, self)

@@ -35,6 +35,7 @@ log = logging.getLogger("peerage")
 DRAIN_S = 5.0
 JOIN_S = 5.0
 RETRIES_MAX = 16        # a load that is lost this often in a row is not asked for again
+LOOP_LOOK_S = 1.0       # how often who waits for a loader on a loop looks whether it still runs
 IDLE_MS = 60_000        # a loader thread that had nothing to do for so long ends
 STATES = ("new", "looking", "warming", "ready", "draining", "closed", "conflict")
 
@@ -229,8 +230,8 @@ class Peers:
         thread = threading.Thread(
             target=target, args=(weakref.ref(self), self._node), name=f"peerage-{name}", daemon=True
         )
+        thread.start()      # may be refused; only what runs can be joined
         self._threads.append(thread)
-        thread.start()
 
     def _grow(self) -> None:
         with self._pool:
@@ -306,8 +307,10 @@ class Peers:
         if work is not None:
             try:
                 self._context.copy().run(run, self, work, load)
-            except Exception:
-                pass    # reported to whoever waits; there is no caller here
+            except BaseException:
+                # Reported to whoever waits; there is no caller here. A loader's SystemExit
+                # does not end the thread either.
+                pass
 
     def _load_here(self, load: Load) -> None:
         """On the start loop."""
@@ -383,8 +386,19 @@ class Peers:
 
             context.run(loop.create_task, wait()).add_done_callback(done)
 
-        loop.call_soon_threadsafe(begin)
-        return waiting.result()
+        try:
+            loop.call_soon_threadsafe(begin)
+        except RuntimeError:
+            raise LoadLostError("the loader's event loop has ended") from None
+        while True:
+            try:
+                return waiting.result(LOOP_LOOK_S)
+            except concurrent.futures.TimeoutError:
+                # Ours, or the loader's own. A loop that ended runs it no more.
+                if waiting.done():
+                    return waiting.result()
+                if not _alive(loop):
+                    raise LoadLostError("the loader's event loop has ended") from None
 
     # -- event loops ---------------------------------------------------------------------------
 
@@ -476,11 +490,16 @@ class Peers:
             )
             if type(answer) is Waiter:
                 waiter = answer
+                if leader is not None:
+                    leader.asked = port, waiter, future
                 try:
                     answer = await future
                 except asyncio.CancelledError:
                     port.leave(waiter)
                     raise
+                finally:
+                    if leader is not None:
+                        leader.asked = None     # a cycle
             if answer is None:
                 # lost: the one who ran it is gone. By our own doing, it would be so again.
                 if leader is not None and leader.lost:

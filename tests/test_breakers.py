@@ -1,0 +1,193 @@
+"""What an application may do to the layer by mistake: loaders that never end, that end the
+process, or that raise what can't be told to others; times that are no times; event loops that
+are gone. None of it may hang a caller or cost more than one load."""
+
+import asyncio
+import math
+import threading
+import time
+
+import pytest
+
+import peerage
+
+
+@pytest.fixture
+def peers():
+    made = peerage.Peers()
+    yield made
+    made.close(drain=0)
+
+
+@pytest.fixture
+def cache(peers):
+    return peers.cache("breakers", ttl=60, load_timeout=0.3)
+
+
+def within(seconds, call):
+    """call() on a thread; fails if it takes longer, and does not wait for it then."""
+    out = []
+
+    def work():
+        try:
+            out.append(call())
+        except BaseException as error:
+            out.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert out, "it hangs"
+    return out[0]
+
+
+# -- loaders that never end ----------------------------------------------------------------
+
+
+def test_an_async_loader_out_of_time_is_cancelled_and_not_run_again(cache):
+    loads, cancelled = [], []
+
+    async def hung():
+        loads.append(1)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(1)
+            raise
+
+    async def main():
+        asked = (cache.aget_or_load("k", hung) for _ in range(5))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    answers = within(3, lambda: asyncio.run(main()))
+    assert [type(a) for a in answers] == [peerage.LoadTimeout] * 5
+    assert len(loads) == len(cancelled) == 1
+    # and the key is as good as before
+    assert cache.get_or_load("k", lambda: b"v") == b"v"
+
+
+def test_a_sync_loader_out_of_time_still_answers_its_caller(cache):
+    assert cache.get_or_load("k", lambda: time.sleep(0.6) or b"v") == b"v"
+
+
+def test_a_registered_async_loader_that_hangs_on_its_owner_ends_in_a_bound(fleet):
+    """Owner, heir, and the asker itself: one load each at most, then an error."""
+    workers = fleet(3, PEER_LOAD_TIMEOUT="0.5")
+    began = time.monotonic()
+    with pytest.raises(Exception, match="LoadTimeout"):
+        workers[0]("alookup", "avalue", "hung", 0, 60.0)
+    assert time.monotonic() - began < 4
+    loads = sum(w("loaded").get("hung", 0) for w in workers)
+    assert loads <= 3
+
+
+# -- loaders that raise what is no ordinary error ----------------------------------------------
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit])
+def test_a_loader_that_was_cancelled_is_not_run_again_for_the_same_caller(cache, error):
+    loads = []
+
+    async def ends():
+        loads.append(1)
+        raise error
+
+    async def main():
+        await cache.aget_or_load("k", ends)
+
+    said = within(3, lambda: asyncio.run(main()))
+    assert type(said) is peerage.LoadLostError
+    assert len(loads) == 1
+
+
+def test_a_loader_that_ends_its_event_loop_leaves_nothing_behind(peers):
+    cache = peers.cache("exits", ttl=60)    # its loads may take 10 s
+
+    async def leaves():
+        raise SystemExit(3)
+
+    async def main():
+        await cache.aget_or_load("k", leaves)
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert within(3, lambda: cache.get_or_load("k", lambda: b"v")) == b"v"
+
+
+def test_an_error_whose_text_is_no_text_reaches_its_callers(cache):
+    def raises():
+        raise peerage.RemoteLoadError(404)
+
+    with pytest.raises(peerage.RemoteLoadError):
+        cache.get_or_load("k", raises)
+    assert within(0.2, lambda: cache.get_or_load("k", lambda: b"v")) == b"v"
+
+
+# -- event loops that are gone -------------------------------------------------------------------
+
+
+def test_who_waits_for_a_loader_on_a_loop_notices_that_the_loop_ended(cache):
+    begun = threading.Event()
+
+    async def slow():
+        begun.set()
+        await asyncio.sleep(60)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(cache.aget_or_load("first", as_value))
+    waiting = []
+
+    async def main():
+        waiting.append(threading.Thread(target=ask, daemon=True))
+        waiting[0].start()
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+
+    said = []
+
+    def slow_by_call():
+        return slow()
+
+    def ask():
+        try:
+            cache.get_or_load("k", slow_by_call, load_timeout=60)
+        except peerage.LoadLostError as error:
+            said.append(error)
+
+    loop.run_until_complete(main())     # stops with the loader's task unfinished
+    waiting[0].join(4)
+    loop.close()
+    assert said
+
+
+async def as_value():
+    return b"v"
+
+
+# -- times that are none ---------------------------------------------------------------------------
+
+
+def test_infinity_is_for_ever(peers, cache):
+    forever = peers.cache("forever", ttl=math.inf, stale=math.inf)
+    assert forever.get_or_load("k", lambda: b"v") == b"v"
+    assert forever.get("k") == b"v"
+    cache.set("k", b"v", ttl=math.inf)
+    assert cache.get("k") == b"v"
+    assert cache.get_or_load("l", lambda: peerage.Loaded(b"v", ttl=1e306)) == b"v"
+    assert cache.get("l") == b"v"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"ttl": math.nan}, {"stale": math.nan}, {"jitter": math.nan}, {"negative_ttl": math.nan},
+     {"load_timeout": 0}, {"load_timeout": math.nan}, {"timeout": 0}, {"timeout": -1}],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_time_is_refused(peers, wrong):
+    with pytest.raises(ValueError):
+        peers.cache("wrong", **{"ttl": 60, **wrong})
+
+
+def test_nan_stores_nothing_in_silence(cache):
+    with pytest.raises(ValueError):
+        cache.set("k", b"v", ttl=math.nan)
