@@ -28,7 +28,7 @@ end()
 {
     local i
     for ((i = ${#mounted[@]} - 1; i >= 0; i--)); do
-        umount "${mounted[i]}" || umount -l "${mounted[i]}" || true
+        umount "${mounted[i]}" 2>/dev/null || umount -l "${mounted[i]}" || true
     done
     mounted=()
     if [ -n "${KEEP:-}" ]; then
