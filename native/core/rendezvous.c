@@ -45,18 +45,6 @@ uint64_t rendezvous_member(const struct rendezvous *r, const struct addr *a)
     return hash(r, in, sizeof in);
 }
 
-uint64_t rendezvous_score(uint64_t channel_hash, uint64_t member_hash)
-{
-    uint64_t x = channel_hash ^ member_hash;
-
-    x ^= x >> 33;
-    x *= UINT64_C(0xff51afd7ed558ccd);
-    x ^= x >> 33;
-    x *= UINT64_C(0xc4ceb9fe1a85ec53);
-    x ^= x >> 33;
-    return x;
-}
-
 /* Is `a`, whose score is known, ahead of `b`? */
 static bool ahead(const struct rendezvous_candidate *a, uint64_t a_score,
                   const struct rendezvous_candidate *b, uint64_t b_score)

@@ -22,7 +22,19 @@ struct rendezvous {
 void rendezvous_init(struct rendezvous *, struct span label);
 uint64_t rendezvous_channel(const struct rendezvous *, struct span channel);
 uint64_t rendezvous_member(const struct rendezvous *, const struct addr *);
-uint64_t rendezvous_score(uint64_t channel_hash, uint64_t member_hash);
+
+/* The finaliser of murmur3. Here because a look-up does it once a member, and little else. */
+static inline uint64_t rendezvous_score(uint64_t channel_hash, uint64_t member_hash)
+{
+    uint64_t x = channel_hash ^ member_hash;
+
+    x ^= x >> 33;
+    x *= UINT64_C(0xff51afd7ed558ccd);
+    x ^= x >> 33;
+    x *= UINT64_C(0xc4ceb9fe1a85ec53);
+    x ^= x >> 33;
+    return x;
+}
 
 struct rendezvous_candidate {
     uint64_t member_hash;

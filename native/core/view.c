@@ -42,6 +42,9 @@ unsigned view_rank(const struct view *v, uint64_t channel_hash, unsigned want,
         if (!v->members[i].contends)
             continue;
         uint64_t score = rendezvous_score(channel_hash, v->members[i].hash);
+        /* Nearly all of many members end here. */
+        if (found && found == want && score <= scores[want - 1])
+            continue;
         unsigned at = found;
         while (at > 0 && score > scores[at - 1])
             at--;
