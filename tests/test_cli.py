@@ -43,8 +43,9 @@ def test_keygen_makes_a_new_secret_each_time():
 
 
 def test_wrong_usage_and_wrong_settings_are_one_line_and_exit_2(peer_env):
-    assert peerage()[0] == 2
-    assert peerage("status", "--nonsense")[0] == 2
+    for wrong in ([], ["nonsense"], ["status", "--nonsense"], ["owner"]):
+        code, out, errors = peerage(*wrong)
+        assert (code, out) == (2, "") and "usage: peerage" in errors, errors
     code, out, errors = peerage("status", env=peer_env(PEER_SECRET="abc123wrong"))
     assert (code, out) == (2, "") and errors.count("\n") == 1
     assert errors.startswith("peerage: PEER_SECRET: ") and "abc123wrong" not in errors
