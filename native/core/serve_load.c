@@ -12,7 +12,7 @@
 #include "limits.h"
 #include "mem.h"
 
-/* ---- registered loaders ---------------------------------------------------------------- */
+/* Registered loaders. */
 
 const struct loader *loader_find(const struct serve *s, struct span name)
 {
@@ -57,7 +57,7 @@ void serve_set_early(struct serve *s, struct span name, uint32_t early_ms)
 
 void serve_start_loop(struct serve *s, bool there) { s->start_loop = there; }
 
-/* ---- begin ------------------------------------------------------------------------------- */
+/* Begin. */
 
 static uint32_t load_timeout_of(const struct serve *s, const struct flight *f)
 {
@@ -294,7 +294,7 @@ void refresh_behind(struct serve *s, const struct message *ask, uint64_t now_ms,
         enqueue(s, f, registered->async, fx);
 }
 
-/* ---- take ------------------------------------------------------------------------------------ */
+/* Take. */
 
 const struct flight *serve_take(struct serve *s, bool async, void *port, uint64_t now_ms,
                                 struct effects *fx)
@@ -336,7 +336,7 @@ size_t serve_waiters(const struct serve *s, uint64_t load_id)
     return count;
 }
 
-/* ---- ends --------------------------------------------------------------------------------------- */
+/* Ends. */
 
 static uint64_t after(uint64_t since_ms, uint32_t ms)
 {
@@ -534,7 +534,7 @@ void serve_port_gone(struct serve *s, void *port, uint64_t now_ms, struct effect
     }
 }
 
-/* ---- the permit's holder speaks ------------------------------------------------------------------ */
+/* The permit's holder speaks. */
 
 /* One more entry that the holder sent; false: out of memory. */
 static bool gather(struct waiter *w, const struct loaded *item)
@@ -585,7 +585,7 @@ void permit_frame(struct serve *s, struct waiter *w, const struct message *m, st
     lose_flight(s, f, now_ms, fx);
 }
 
-/* ---- time ------------------------------------------------------------------------------------------ */
+/* Time. */
 
 /* Remote askers whose patience for an acceptance is over hear "busy" and go to the heir. */
 static void withdraw(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
