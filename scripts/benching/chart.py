@@ -15,7 +15,8 @@ def draw(rows: list[Row], to: Path) -> None:
 
     shown = list(reversed(rows))
     figure, axes = plt.subplots(figsize=(9, 0.34 * len(shown) + 1.2))
-    colours = ["#2b8a5e" if r.goal is None or r.ratio <= r.goal else "#c0643b" for r in shown]
+    colours = ["#8a8f98" if r.goal is None else "#2b8a5e" if r.ratio <= r.goal else "#c0643b"
+               for r in shown]
     places = range(len(shown))
     axes.barh(places, [row.ratio for row in shown], color=colours, height=0.6)
     for place, row in zip(places, shown, strict=True):
