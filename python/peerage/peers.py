@@ -76,6 +76,12 @@ class Explanation(NamedTuple):
 
 
 class Peers:
+    """One node: a cache, and its part in the fleet. Settings are keyword arguments named as the
+    environment's, in lower case without `PEER_`; a wrong one is a SettingError here. Making it
+    starts nothing: the first question does, or `start()`. Any thread and any event loop may
+    use it; what may block has a twin with an `a` in front for event loops. In a fork's child
+    it becomes a node of its own when it is used."""
+
     def __init__(self, *, observer: bool = False, **given: Any) -> None:
         self._settings = settings.check(given)
         self.enabled: bool = self._settings["enable_peers"]
@@ -157,6 +163,7 @@ class Peers:
         self._life = life
 
     async def astart(self) -> Peers:
+        """`start`, from an event loop."""
         return await self._astart(True)
 
     async def _astart(self, demanded: bool) -> Peers:
@@ -185,6 +192,7 @@ class Peers:
             self._drop_port(asyncio.get_running_loop())
 
     async def aclose(self, drain: float = DRAIN_S) -> None:
+        """`close`, from an event loop."""
         loop = asyncio.get_running_loop()
         if self._threaded:
             await loop.run_in_executor(None, self.close, drain)
@@ -562,6 +570,7 @@ class Peers:
 
     @property
     def state(self) -> str:
+        """One of STATES. "conflict": another node has this one's address; it works alone."""
         return STATES[self._node.state()]
 
     @property
