@@ -4,6 +4,9 @@ are gone. None of it may hang a caller or cost more than one load."""
 
 import asyncio
 import math
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -191,3 +194,73 @@ def test_what_is_no_time_is_refused(peers, wrong):
 def test_nan_stores_nothing_in_silence(cache):
     with pytest.raises(ValueError):
         cache.set("k", b"v", ttl=math.nan)
+
+
+# -- no descriptors left -----------------------------------------------------------------------
+
+FULL = """
+import os, resource, sys, threading
+import peerage
+
+peers = peerage.Peers.from_env()
+cache = peers.cache("full", ttl=60)
+spare = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+
+def use_up():
+    files = []
+    try:
+        while True:
+            files.append(open(os.devnull))
+    except OSError:
+        return files
+
+
+if spare < 0:
+    peers.start()
+files = use_up()
+for _ in range(spare):
+    files.pop().close()
+failed = []
+
+
+def ask(key):
+    try:
+        assert cache.get_or_load(key, lambda: key) == key
+    except Exception as error:
+        failed.append(repr(error))
+
+
+threads = [threading.Thread(target=ask, args=(f"k{i}",)) for i in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+files.clear()
+assert cache.get_or_load("later", lambda: "v") == "v"
+assert cache.get("later") == "v"
+print(sorted(set(failed)))
+peers.close()
+"""
+
+
+def run_full(peer_env, spare):
+    return subprocess.run(
+        [sys.executable, "-c", FULL, str(spare)], env=peer_env(PYTHONPATH=os.environ.get(
+            "PYTHONPATH")), capture_output=True, text=True, timeout=30)  # fmt: skip
+
+
+def test_a_node_without_descriptors_loads_by_itself(peer_env):
+    """Started before the process ran out of them: no question fails, and later all is well."""
+    done = run_full(peer_env, -1)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("spare", range(6))
+def test_a_start_without_descriptors_is_an_error_that_says_so(peer_env, spare):
+    """And not the end of the process, at whichever descriptor it fails."""
+    done = run_full(peer_env, spare)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]" or "Too many open files" in done.stdout

@@ -517,6 +517,22 @@ static void drop_port(struct asking *a)
     a->port = NULL;
 }
 
+/* No descriptor is left to wait by. Who has a loader runs it, for itself alone: 0 is no flight,
+ * so what it reports is nobody's. */
+static void help_yourself(struct asking *a)
+{
+    const struct message *ask = &a->question.ask;
+
+    if (!(ask->flags & MESSAGE_LOADS) || atomic_load(&a->p->state) == PEERAGE_CLOSED) {
+        give_up(a, ERR_SYSTEM);
+        return;
+    }
+    exchange_clear(a->out);
+    a->out->kind = PEERAGE_LOAD;
+    a->out->chain_count = ask->chain_count;
+    memcpy(a->out->chain, ask->chain, sizeof a->out->chain);
+}
+
 /* One round. True: *out is filled; false: ask again. */
 static bool ask_once(struct asking *a)
 {
@@ -528,7 +544,7 @@ static bool ask_once(struct asking *a)
 
     turn_begin(p, &t);
     if (!a->port && !get_port(a, &t)) {
-        give_up(a, ERR_SYSTEM);
+        help_yourself(a);
         return true;
     }
     exchange_ask(p, &a->question, &a->waiter, &t, &answer, ranks, &count_ranks, a->out);

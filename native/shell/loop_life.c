@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "core/err.h"
 #include "core/mem.h"
@@ -22,11 +24,24 @@
 
 static int system_line(char line[PEERAGE_LINE_MAX], const char *what)
 {
-    char text[128];
-
-    snprintf(line, PEERAGE_LINE_MAX, "%s: %s", what,
-             strerror_r(errno, text, sizeof text) ? text : "");
+    snprintf(line, PEERAGE_LINE_MAX, "%s: %s", what, strerror(errno));
     return ERR_SYSTEM;
+}
+
+/* libev's first watcher of another thread opens two descriptors at most, and ends the process
+ * where it can't. */
+static bool descriptors_left(void)
+{
+    int ends[2];
+
+    fork_hold();        /* no child may have them */
+    bool left = pipe(ends) == 0;
+    if (left) {
+        close(ends[0]);
+        close(ends[1]);
+    }
+    fork_release();
+    return left;
 }
 
 /* Sockets. */
@@ -252,7 +267,7 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
     loop->parted = !p->settings.enabled;    /* Redis alone: no sockets, no members */
     if (rc == 0) {
         loop->ev = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
-        if (!loop->ev)
+        if (!loop->ev || !descriptors_left())
             rc = system_line(line, "No event loop");
     }
     if (rc < 0) {
