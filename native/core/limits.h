@@ -13,7 +13,6 @@
 #define LOADER_BYTES_MAX 255u
 #define CHAIN_MAX 8u
 #define PACKET_BYTES_MAX 1400u          /* one UDP datagram: below every common MTU */
-#define TRACEBACK_BYTES_MAX (16u << 10)
 #define CLOCK_SKEW_MS_MAX 30000u        /* a head's time this far off is refused */
 
 /* A node */

@@ -96,7 +96,7 @@ struct swim {
     size_t seed_next;
     uint64_t started_looking_ms, looking_ms, answered_ms, warm_ms;
     uint32_t rounds;
-    bool admitted, warned_alone, have_seeds, pull_for_table;
+    bool admitted, warned_alone, have_seeds;
     uint64_t rejoin_ms, alone_ms, alone_since_ms;
     uint64_t rejoin_below;              /* dead addresses tried, as a place in their order */
     uint32_t rejoin_newest_s;
