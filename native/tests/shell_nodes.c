@@ -285,12 +285,14 @@ static void obey(peerage *p)
         if (strcmp(word, "fork") == 0) {
             pid_t helper = fork();
             if (helper == 0) {
+                /* said by the helper: fork() returns in the parent before the handlers of
+                 * the child have run */
+                dprintf(1, "forked %d\n", (int)getpid());
                 close(0);
                 close(1);
                 sleep(30);
                 _exit(0);
             }
-            printf("forked %d\n", (int)helper);
         } else if (strncmp(word, "put ", 4) == 0) {
             struct peerage_ask ask = question(word + 4, PEERAGE_LOADS);
             struct peerage_item item = {.at = "from the child", .bytes = 14, .ttl_ms = 60000};
