@@ -454,7 +454,7 @@ void serve_answered(struct serve *s, uint64_t load_id, const struct loaded *item
 
     if (tier == TIER_HEIR)
         s->stats.answers_heir++;
-    else
+    else if (tier == TIER_OWNER)        /* else a load made it just now */
         s->stats.answers_owner++;
     if (f)
         land(s, f, items, count, delete_id, tier, asked_ms, now_ms, fx);
