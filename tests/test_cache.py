@@ -755,3 +755,17 @@ def test_explain_says_what_would_happen(cache, peers):
     after = peers.explain(f.key(1))
     assert after.local.value == 1 and after.would == "answer from the local store"
     assert peers.explain(cache.key("raw"), channel="x").channel == "x"
+
+
+@pytest.mark.parametrize("channel", [5, [1, 2], 1.5, object()])
+def test_a_channel_of_another_type_is_refused(channel):
+    cache = peerage.Peers().cache("c", ttl=1)
+    with pytest.raises(TypeError, match="a channel is str or bytes, not"):
+        cache.set("k", b"v", channel=channel)
+    with pytest.raises(TypeError, match="a channel is str or bytes, not"):
+        cache.invalidate_channel(channel)
+
+
+def test_an_empty_channel_is_refused_in_words():
+    with pytest.raises(ValueError, match="a channel is not empty"):
+        peerage.Peers().cache("c", ttl=1).invalidate_channel("")

@@ -110,7 +110,13 @@ class Cache:
     def _channel(channel: str | bytes | None) -> bytes:
         if channel is None:
             return b""
-        return channel.encode() if isinstance(channel, str) else bytes(channel)
+        if isinstance(channel, str):
+            channel = channel.encode()
+        elif not isinstance(channel, bytes):
+            raise TypeError(f"a channel is str or bytes, not {type(channel).__name__}")
+        if not channel:
+            raise ValueError("a channel is not empty; left out, it is the key itself")
+        return channel
 
     # -- loading -----------------------------------------------------------------------------
 
