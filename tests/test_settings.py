@@ -31,6 +31,7 @@ def env(**changes):
         ("PEER_HEIR", "maybe"), ("PEER_ENCRYPTION", "2"), ("ENABLE_PEERS", "ja"),
         ("PEER_CACHE_BYTES", "64 MB"), ("PEER_CACHE_BYTES", "-1"), ("PEER_LISTEN", "nowhere"),
         ("PEER_ADVERTISE_ADDR", "nowhere"),
+        ("PEER_ADVERTISE_ADDR", "::1"),         # while PEER_LISTEN is IPv4
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_one_line_before_anything_starts(variable, got):

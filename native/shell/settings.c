@@ -199,6 +199,9 @@ static int read_advertise(struct settings *s, const char *text, char line[PEERAG
     if (!addr_parse(text, &s->advertise) || s->advertise.port || addr_is_zero(&s->advertise))
         return wrong_text(line, "PEER_ADVERTISE_ADDR", text,
                           "an address that others reach, without a port");
+    if (addr_is_v4(&s->listen) && !addr_is_v4(&s->advertise))
+        return wrong_text(line, "PEER_ADVERTISE_ADDR", text,
+                          "an IPv4 address where PEER_LISTEN is one (PEER_LISTEN=:: hears both)");
     s->advertise_given = true;
     return 0;
 }
