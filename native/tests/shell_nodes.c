@@ -1,20 +1,27 @@
 /* Nodes for tests (see shell_nodes.h). */
 #include "tests/shell_nodes.h"
 
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#define PORTS 16                /* of one block */
+#define BLOCKS 1400
+#define FIRST_PORT 10000
 
 static char secret[65];
 static char label[32];
@@ -38,14 +45,38 @@ static void make_run(void)
     setenv("PEERAGE_TEST_LABEL", label, 1);
 }
 
+static bool bindable(int type, int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, type, 0);
+    bool free = bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
+
+    close(fd);
+    return free;
+}
+
+static bool all_bindable(int base)
+{
+    for (int port = base; port < base + PORTS; port++) {
+        if (!bindable(SOCK_DGRAM, port) || !bindable(SOCK_STREAM, port))
+            return false;
+    }
+    return true;
+}
+
+/* A block of ports at random, below the ephemeral ones, that nobody has: other checkouts run
+ * their tests at the same time. */
 int nodes_base_port(void)
 {
-    static int next;
+    static bool given[BLOCKS];
+    unsigned block;
 
-    if (!next)
-        next = 10000 + (int)(getpid() % 700) * 32;
-    next += 16;
-    return next - 16;
+    do {
+        assert_int_equal(getentropy(&block, sizeof block), 0);
+        block %= BLOCKS;
+    } while (given[block] || !all_bindable(FIRST_PORT + (int)block * PORTS));
+    given[block] = true;
+    return FIRST_PORT + (int)block * PORTS;
 }
 
 void nodes_options(struct peerage_options *o)
