@@ -5,6 +5,7 @@ Nothing here reads the surroundings' PEER_ variables: a developer who has a flee
 configured in the shell must not see it join the tests.
 """
 
+import fcntl
 import os
 import secrets
 import signal
@@ -118,12 +119,18 @@ def native_build():
 
     def build(variant):
         if variant not in done:
+            # several processes of one test run may want the same
+            folder = ROOT / "native" / "build"
+            folder.mkdir(exist_ok=True)
+            lock = open(folder / f"{variant}.lock", "w")
+            fcntl.flock(lock, fcntl.LOCK_EX)
             made = subprocess.run(
                 ["make", "-C", str(ROOT / "native"), f"-j{os.cpu_count() or 1}", f"build-{variant}"],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
+            lock.close()
             done[variant] = made
         made = done[variant]
         assert made.returncode == 0, made.stdout[-8000:]
