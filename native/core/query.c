@@ -8,6 +8,8 @@
  */
 #include "query.h"
 
+#include "limits.h"
+
 /* A load lost at its owner is asked for again so often before the next rank is tried: each
  * time one of those who ask becomes the loader, so more means a loader that keeps dying. */
 #define LOST_MAX 4
@@ -81,14 +83,19 @@ void query_fill(const struct query *q, uint64_t now_ms, struct message *m)
     m->load_timeout_ms = q->load_timeout_ms;
 }
 
-/* An accepted load may take load_timeout_ms in all, told once; the owner's "still working"
- * does not stretch it. */
+/* An accepted load may take load_timeout_ms in all, told once. Until then the owner says
+ * every second that it still works; three such words missing are silence, long before
+ * membership could know: a caller's own patience (5 s is usual) should not end with it. */
+#define WORDS_MISSED 3u
+
 static enum query_step accepted(struct query *q, uint64_t now_ms)
 {
     if (!q->accepted) {
         q->accepted = true;
-        q->due_ms = now_ms + q->load_timeout_ms;
+        q->load_due_ms = now_ms + q->load_timeout_ms;
     }
+    q->due_ms = min_u64(q->load_due_ms,
+                        now_ms + WORDS_MISSED * WORKING_EVERY_MS + q->timeout_ms);
     return QUERY_WAIT;
 }
 
@@ -125,7 +132,11 @@ enum query_step query_frame(struct query *q, uint8_t kind, uint64_t now_ms)
 
 void query_progress(struct query *q, uint64_t now_ms)
 {
-    if (q->due_ms != NEVER_MS && !q->accepted)
+    if (q->due_ms == NEVER_MS)
+        return;
+    if (q->accepted)
+        accepted(q, now_ms);
+    else
         q->due_ms = now_ms + q->timeout_ms;
 }
 
@@ -146,10 +157,12 @@ enum query_step query_stranger(struct query *q, uint64_t now_ms)
 
 enum query_step query_expired(struct query *q, uint64_t now_ms)
 {
-    /* An owner that accepted and is merely slow is not avoided; but the next rank need not
-     * ask it again either. */
+    /* An owner that accepted, still works and is merely slow is not avoided; but the next
+     * rank need not ask it again either. */
+    bool slow = q->accepted && now_ms >= q->load_due_ms;
+
     q->owner_silent = true;
-    return next(q, q->accepted ? PEER_FINE : PEER_SILENT, now_ms);
+    return next(q, slow ? PEER_FINE : PEER_SILENT, now_ms);
 }
 
 enum query_step query_peer_dead(struct query *q, uint64_t now_ms)

@@ -47,6 +47,8 @@ struct query {
     uint32_t timeout_ms, load_timeout_ms;
     uint64_t started_ms;        /* of this rank's budget */
     uint64_t due_ms;
+    uint64_t load_due_ms;       /* of an accepted load; due_ms comes earlier when the owner's
+                                   "still working" stays away */
     enum query_verdict verdict; /* of the last step: about the rank it left or ended at */
     struct addr verdict_of;
 };

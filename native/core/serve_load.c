@@ -261,8 +261,11 @@ bool peeked(struct serve *s, uint64_t flight_id, const struct message *m, struct
     if (!f || f->state != FLIGHT_PEEKING)
         return true;
     if (m && (m->kind == MESSAGE_ACCEPTED || m->kind == MESSAGE_WORKING)) {
+        /* Said again every second; three words missing and the peer is silent (query.c). */
         f->waited = true;
-        f->until_ms = now_ms + load_timeout_of(s, f);
+        f->until_ms = now_ms + min_u64(load_timeout_of(s, f),
+                                       3 * WORKING_EVERY_MS + s->config.timeout_ms);
+        due_by(s, f->until_ms);
         LIST_FOREACH(&f->waiters, link)
             CONTAINER_OF(link, struct waiter, link)->until_ms = NEVER_MS;
         accept_all(s, f, MESSAGE_ACCEPTED, now_ms, fx);

@@ -180,6 +180,25 @@ static void test_a_long_load_runs_once(void **state)
     }
 }
 
+/* O5: an owner that accepted and falls silent (its link is cut) is left after three words
+ * missing, long before membership or the load's time would end the wait. */
+static void test_an_accepted_load_of_a_silent_owner_is_left_in_seconds(void **state)
+{
+    (void)state;
+    struct fleet_config slow = usual;
+    slow.load_ms = 600;
+    struct fleet *f = fleet_new(&slow);
+    unsigned owner = fleet_rank(f, "k", 0), other = stranger_to(f, "k");
+    const struct fleet_ask *a = fleet_ask(f, other, "k", FLEET_REGISTERED, TTL, 0);
+    fleet_run(f, 100);              /* accepted */
+    fleet_silence(f, owner, true);
+    fleet_run(f, 4200);
+    assert_true(a->done);
+    assert_int_equal(a->outcome, OUTCOME_VALUE);
+    assert_int_equal(fleet_loads(f, "k"), 2);
+    fleet_free(f);
+}
+
 static void test_an_error_goes_to_all_and_the_next_call_loads_afresh(void **state)
 {
     (void)state;
@@ -429,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_an_avoided_owner_costs_no_timeout_and_is_tried_by_one),
         cmocka_unit_test(test_a_stuck_python_is_busy_not_silent),
         cmocka_unit_test(test_a_long_load_runs_once),
+        cmocka_unit_test(test_an_accepted_load_of_a_silent_owner_is_left_in_seconds),
         cmocka_unit_test(test_an_error_goes_to_all_and_the_next_call_loads_afresh),
         cmocka_unit_test(test_a_killed_permit_holder),
         cmocka_unit_test(test_the_first_callers_leaving_fails_nobody),

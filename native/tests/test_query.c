@@ -173,17 +173,24 @@ static void test_progress(void **state)
     assert_int_equal(q.due_ms, 690);
 }
 
-/* O5: "still working" does not stretch the load's time. */
-static void test_working_does_not_stretch(void **state)
+/* O5: "still working" keeps an accepted load waited for, but does not stretch its time; three
+ * such words missing are silence. */
+static void test_working_keeps_it_and_does_not_stretch_it(void **state)
 {
     struct query q;
 
     (void)state;
     begin(&q, "oo", 0);
     query_frame(&q, MESSAGE_ACCEPTED, 100);
+    assert_int_equal(q.due_ms, 100 + 3000 + TIMEOUT);
+    query_frame(&q, MESSAGE_WORKING, 3000);
+    assert_int_equal(q.due_ms, 3000 + 3000 + TIMEOUT);
+    query_progress(&q, 5000);
+    assert_int_equal(q.due_ms, 5000 + 3000 + TIMEOUT);
+    query_frame(&q, MESSAGE_WORKING, 9000);
     assert_int_equal(q.due_ms, 100 + LOAD_TIMEOUT);
-    query_frame(&q, MESSAGE_WORKING, 5000);
-    assert_int_equal(q.due_ms, 100 + LOAD_TIMEOUT);
+    assert_int_equal(query_expired(&q, q.due_ms), QUERY_SEND);
+    assert_int_equal(q.verdict, PEER_FINE);     /* it was slow, not silent */
 }
 
 /* Only silence makes an owner avoided; busy, "not me" and a slow accepted load do not. */
@@ -194,7 +201,7 @@ static void test_verdicts(void **state)
         enum query_verdict verdict;
     } cases[] = {
         {"V", PEER_FINE}, {"t", PEER_SILENT}, {"c", PEER_SILENT}, {"B", PEER_BUSY},
-        {"n", PEER_FINE}, {"at", PEER_FINE}, {"ac", PEER_SILENT}, {"x", PEER_SILENT},
+        {"n", PEER_FINE}, {"at", PEER_SILENT}, {"awwwwwwwwwt", PEER_FINE}, {"ac", PEER_SILENT}, {"x", PEER_SILENT},
         {"r", PEER_NOTHING}, {"a", PEER_NOTHING},
     };
 
@@ -218,7 +225,7 @@ int main(void)
         cmocka_unit_test(test_stories),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_working_does_not_stretch),
+        cmocka_unit_test(test_working_keeps_it_and_does_not_stretch_it),
         cmocka_unit_test(test_verdicts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
