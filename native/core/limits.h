@@ -54,6 +54,7 @@
 /* Times, ms */
 #define AVOID_MS 3000u                  /* a silent owner is left alone (O2) */
 #define WORKING_EVERY_MS 1000u          /* "still working" (O5) */
+#define WORKING_MISSED_MAX 3u           /* so many missing, and its sender is silent */
 #define WARMING_MS 1000u                /* M1 */
 #define LOOKING_MS 1000u                /* M1 */
 #define DRAIN_MS_MAX 5000u              /* O8 */

@@ -86,8 +86,6 @@ void query_fill(const struct query *q, uint64_t now_ms, struct message *m)
 /* An accepted load may take load_timeout_ms in all, told once. Until then the owner says
  * every second that it still works; three such words missing are silence, long before
  * membership could know: a caller's own patience (5 s is usual) should not end with it. */
-#define WORDS_MISSED 3u
-
 static enum query_step accepted(struct query *q, uint64_t now_ms)
 {
     if (!q->accepted) {
@@ -95,7 +93,7 @@ static enum query_step accepted(struct query *q, uint64_t now_ms)
         q->load_due_ms = now_ms + q->load_timeout_ms;
     }
     q->due_ms = min_u64(q->load_due_ms,
-                        now_ms + WORDS_MISSED * WORKING_EVERY_MS + q->timeout_ms);
+                        now_ms + WORKING_MISSED_MAX * WORKING_EVERY_MS + q->timeout_ms);
     return QUERY_WAIT;
 }
 

@@ -264,7 +264,7 @@ bool peeked(struct serve *s, uint64_t flight_id, const struct message *m, struct
         /* Said again every second; three words missing and the peer is silent (query.c). */
         f->waited = true;
         f->until_ms = now_ms + min_u64(load_timeout_of(s, f),
-                                       3 * WORKING_EVERY_MS + s->config.timeout_ms);
+                                       WORKING_MISSED_MAX * WORKING_EVERY_MS + s->config.timeout_ms);
         due_by(s, f->until_ms);
         LIST_FOREACH(&f->waiters, link)
             CONTAINER_OF(link, struct waiter, link)->until_ms = NEVER_MS;
