@@ -43,7 +43,8 @@ void link_challenge(const struct link *l, uint8_t out[LINK_CHALLENGE_BYTES])
     struct writer w = writer_of(out, LINK_CHALLENGE_BYTES);
 
     assert(l->server);
-    put_span(&w, span_of(challenge_magic, sizeof challenge_magic));
+    for (size_t i = 0; i < sizeof challenge_magic; i++)
+        put_u8(&w, challenge_magic[i]);
     put_u8(&w, FRAME_VERSION);
     put_u64(&w, l->self_id);
     put_span(&w, span_of(l->random_self, sizeof l->random_self));
