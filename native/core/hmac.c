@@ -3,6 +3,7 @@
 #include "hmac.h"
 
 #include "mem.h"
+#include "wire.h"
 
 #define BLOCK_BYTES SHA256_CBLOCK
 
@@ -42,17 +43,38 @@ void hmac_init(struct hmac_key *k, struct span key)
     mem_wipe(block, sizeof block);
 }
 
+/* End a hash of `all_bytes`, of which `bytes` stand in `last` and were not added yet, with
+ * room behind them for the padding. SHA256_Update compresses whole blocks where they lie;
+ * SHA256_Final would do no more, and takes as long as a block for it. */
+static void finish(SHA256_CTX *c, uint8_t *last, size_t bytes, uint64_t all_bytes,
+                   uint8_t out[HMAC_BYTES])
+{
+    size_t padded = (bytes + 1 + 8 + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+    struct writer end = writer_of(last + padded - 8, 8), digest = writer_of(out, HMAC_BYTES);
+
+    last[bytes] = 0x80;
+    memset(last + bytes + 1, 0, padded - 8 - bytes - 1);
+    put_u64(&end, 8 * all_bytes);
+    SHA256_Update(c, last, padded);
+    for (unsigned i = 0; i < ARRAY_COUNT(c->h); i++)
+        put_u32(&digest, c->h[i]);
+}
+
 void hmac_sign(const struct hmac_key *k, struct span a, struct span b, uint8_t out[HMAC_BYTES])
 {
     SHA256_CTX c = k->inner;
-    uint8_t inner[HMAC_BYTES];
+    uint8_t last[3 * BLOCK_BYTES];
+    size_t rest = a.bytes % BLOCK_BYTES;
 
-    update(&c, a);
-    update(&c, b);
-    SHA256_Final(inner, &c);
+    assert(b.bytes <= BLOCK_BYTES);
+    update(&c, span_of(a.at, a.bytes - rest));
+    if (rest)
+        memcpy(last, a.at + a.bytes - rest, rest);
+    if (b.bytes)
+        memcpy(last + rest, b.at, b.bytes);
+    finish(&c, last, rest + b.bytes, BLOCK_BYTES + a.bytes + b.bytes, last);
     c = k->outer;
-    SHA256_Update(&c, inner, sizeof inner);
-    SHA256_Final(out, &c);
+    finish(&c, last, HMAC_BYTES, BLOCK_BYTES + HMAC_BYTES, out);
 }
 
 void hmac_derive(struct span secret, struct span salt, struct span info, uint8_t *out,

@@ -23,7 +23,7 @@ struct hmac_key {
 
 void hmac_init(struct hmac_key *, struct span key);
 
-/* HMAC of `a` followed by `b`. */
+/* HMAC of `a` followed by `b`, which is at most a block: 64 bytes. */
 void hmac_sign(const struct hmac_key *, struct span a, struct span b, uint8_t out[HMAC_BYTES]);
 
 /* Extract and expand; at most 255 * HMAC_BYTES bytes. */

@@ -58,8 +58,9 @@ static void rfc_4231(void **state)
         struct hmac_key k;
 
         hmac_init(&k, key);
-        /* A key serves many times, and two parts are one string wherever it is cut. */
-        for (size_t cut = 0; cut <= in.bytes; cut++) {
+        /* A key serves many times, and two parts are one string wherever it is cut: the second
+         * may have as many bytes as a block. */
+        for (size_t cut = in.bytes - min_size(in.bytes, 64); cut <= in.bytes; cut++) {
             hmac_sign(&k, span_of(in.at, cut), span_of(in.at + cut, in.bytes - cut), tag);
             assert_memory_equal(tag, expected, bytes);
         }
