@@ -85,21 +85,19 @@ uint64_t serve_member_hash(const struct serve *s, const struct addr *addr)
 
 void serve_take_dropped(struct serve *s, struct store_dropped *out)
 {
-    *out = s->dropped;
+    /* After every turn, and mostly there is nothing: the list's room is not copied. */
+    out->count = s->dropped.count;
+    memcpy(out->blobs, s->dropped.blobs, out->count * sizeof out->blobs[0]);
     s->dropped.count = 0;
 }
 
 /* Answers. */
 
-/* Key and channel may both have been deleted; a value is current only if its maker knew of
- * the same deletes. */
-static void delete_ids_by(struct serve *s, struct span key, uint64_t channel_hash,
-                          uint64_t now_ms, uint64_t out[2])
+static uint64_t channel_delete_id(struct serve *s, uint64_t channel_hash, uint64_t now_ms)
 {
     uint8_t name[CHANNEL_NAME_BYTES];
 
-    out[0] = deletes_get(s->deletes, key, now_ms);
-    out[1] = deletes_get(s->deletes, channel_name(channel_hash, name), now_ms);
+    return deletes_get(s->deletes, channel_name(channel_hash, name), now_ms);
 }
 
 /* No canonical or raw key begins with a zero byte, so channels have names apart. */
@@ -110,21 +108,21 @@ struct span channel_name(uint64_t channel_hash, uint8_t name[CHANNEL_NAME_BYTES]
     return span_of(name, CHANNEL_NAME_BYTES);
 }
 
+/* Key and channel may both have been deleted; a value is current only if its maker knew of
+ * the same deletes. While no delete of a channel is remembered, as most of the time, its hash
+ * and a look-up far away in memory are spared. */
 void delete_ids_of(struct serve *s, struct span key, struct span channel, uint64_t now_ms,
                    uint64_t out[2])
 {
-    out[0] = out[1] = 0;
-    if (deletes_count(s->deletes))
-        delete_ids_by(s, key, rendezvous_channel(&s->rendezvous, channel), now_ms, out);
+    out[0] = deletes_get(s->deletes, key, now_ms);
+    out[1] = 0;
+    if (now_ms < s->channels_until_ms)
+        out[1] = channel_delete_id(s, rendezvous_channel(&s->rendezvous, channel), now_ms);
 }
 
 uint64_t delete_id_by(struct serve *s, struct span key, uint64_t channel_hash, uint64_t now_ms)
 {
-    uint64_t ids[2] = {0, 0};
-
-    if (deletes_count(s->deletes))
-        delete_ids_by(s, key, channel_hash, now_ms, ids);
-    return ids[0] ^ ids[1];
+    return deletes_get(s->deletes, key, now_ms) ^ channel_delete_id(s, channel_hash, now_ms);
 }
 
 uint64_t delete_id_of(struct serve *s, struct span key, struct span channel, uint64_t now_ms)

@@ -78,6 +78,7 @@ static void drop_channel(struct serve *s, struct span channel, uint64_t delete_i
         release_dropped(s);
     store_delete(s->store, channel, &s->dropped);       /* the entry that is alone in it */
     detach_all(s, &hash);
+    s->channels_until_ms = max_u64(s->channels_until_ms, remember_until(s, now_ms));
     deletes_put(s->deletes, channel_name(hash, name), delete_id, now_ms,
                 remember_until(s, now_ms));
 }

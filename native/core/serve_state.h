@@ -37,6 +37,7 @@ struct serve {
     struct store *store;
     struct flights *flights;
     struct deletes *deletes;
+    uint64_t channels_until_ms;     /* no delete of a whole channel is remembered longer */
     struct view *view;              /* NULL: the layer is off */
     struct offered {                /* by the key's hash: when it was answered MISS, from which
                                        the time of what follows counts (O14) */

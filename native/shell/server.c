@@ -130,7 +130,8 @@ void server_answer(struct loop *loop, uint64_t conn_id, struct message *m, struc
 
     if (!i || i->dead)
         return;
-    int rc = tcp_queue(i->c, m, value, clock_wall_ms());
+    uint64_t wall_ms = loop->server.wall_ms;
+    int rc = tcp_queue(i->c, m, value, wall_ms ? wall_ms : clock_wall_ms());
     if (rc == ERR_FULL) {
         cut(i);
         i->dead = true;
@@ -183,9 +184,8 @@ static void take_frame(struct inbound *i, const struct message *m, struct blob *
 
 /* Everything complete in the buffer, until too much waits to be written: then a peer has to
  * read its answers first. False: close it. */
-static bool take_frames(struct inbound *i)
+static bool take_complete(struct inbound *i, uint64_t wall_ms)
 {
-    uint64_t wall_ms = clock_wall_ms();     /* one for all that was read at once */
     struct message m;
     struct blob *value;
 
@@ -207,6 +207,17 @@ static bool take_frames(struct inbound *i)
         }
     }
     return false;
+}
+
+static bool take_frames(struct inbound *i)
+{
+    struct server *s = &i->loop->server;
+
+    s->now_ms = clock_now_ms();
+    s->wall_ms = clock_wall_ms();
+    bool open = take_complete(i, s->wall_ms);
+    s->now_ms = s->wall_ms = 0;
+    return open;
 }
 
 /* Write, and go on with what had to wait for that. */

@@ -28,6 +28,8 @@ struct server {
     struct list dirty;          /* to flush, or to close, before the loop waits */
     size_t count, unproven_count;
     uint64_t next_id;
+    uint64_t now_ms, wall_ms;   /* while frames are taken: the clocks, read once for all that
+                                   one read brought. 0: not now */
 };
 
 void server_init(struct server *, int fd);      /* takes fd */

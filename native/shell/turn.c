@@ -31,7 +31,7 @@ static void begin(struct peerage *p, struct turn *t, struct loop *loop)
     t->takers_to_wake = 0;
     t->self = NULL;
     t->loop = loop;
-    t->now_ms = clock_now_ms();
+    t->now_ms = loop && loop->server.now_ms ? loop->server.now_ms : clock_now_ms();
     pthread_mutex_lock(&p->lock);
     if (t->now_ms >= p->away_ms)
         empty_after_absence(p);
