@@ -134,14 +134,28 @@ def owner_floor(size: Size) -> Iterator[Row]:
     yield row
 
 
+@contextlib.contextmanager
+def _bare(value_bytes: int):
+    """A server that does nothing but read and write: the kernel's share."""
+    server = subprocess.Popen([_native("bench_bare"), str(value_bytes)], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        yield server.pid, int(server.stdout.readline())
+    finally:
+        server.stdin.close()
+        server.wait(10)
+        server.stdout.close()
+
+
 def owner_cpu(size: Size, label: str, deep: int = 1) -> Iterator[Row]:
     """What a hit costs the one process that answers it, asked by one and the same client
     over 50 connections."""
     program = _native("bench_flood")
     hits = size.calls({"1k": 60000, "56k": 15000}[label] * (4 if deep > 1 else 1), 2000)
-    spent: dict[str, list[float]] = {"ours": [], "redis": [], "memcached": []}
+    spent: dict[str, list[float]] = {"ours": [], "redis": [], "memcached": [], "bare": []}
     rate: dict[str, list[float]] = {who: [] for who in spent}
     with _both(size, label) as (pair, server), contextlib.ExitStack() as stack:
+        bare_pid, bare_port = stack.enter_context(_bare(pair.size))
         memcached = rivals.Memcached()
         stack.callback(memcached.close)
         memcached.fill({key: value_of(key, pair.size) for key in pair.keys})
@@ -151,6 +165,7 @@ def owner_cpu(size: Size, label: str, deep: int = 1) -> Iterator[Row]:
             "ours": (pair.owner.pid, ["peerage", pair.address, *secret]),
             "redis": (server.pid, ["redis", f"127.0.0.1:{server.port}"]),
             "memcached": (memcached.pid, ["memcached", f"127.0.0.1:{memcached.port}"]),
+            "bare": (bare_pid, ["redis", f"127.0.0.1:{bare_port}"]),
         }  # fmt: skip
         for turn in range(size.rounds):
             for who, (pid, arguments) in targets.items():
