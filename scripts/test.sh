@@ -5,6 +5,9 @@
 #
 #   scripts/test.sh [arguments of pytest]
 #
+# Tests mostly wait, so there is one process of them more than there are processors (-n 0: one
+# process, one test after the other); those that measure have the machine to themselves.
+#
 # Safe to run again: what is there is kept. PYTHON=... picks the Python.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib/setup.sh
@@ -26,5 +29,5 @@ unlock_setup
 
 say "Running all tests"
 status=0
-run "$VENV/bin/python" -m pytest "$@" || status=$?
+run "$VENV/bin/python" -m pytest -n $((JOBS + 1)) --dist worksteal "$@" || status=$?
 exit $status

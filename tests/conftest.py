@@ -5,6 +5,7 @@ Nothing here reads the surroundings' PEER_ variables: a developer who has a flee
 configured in the shell must not see it join the tests.
 """
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -19,6 +20,29 @@ sys.path.insert(0, str(Path(__file__).parent))
 from ports import Ports  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@contextlib.contextmanager
+def room(alone):
+    """Several processes of one test run share the machine (pytest -n): a test marked `alone`
+    has it to itself. Whoever waits for that holds the turnstile, so that nobody enters
+    meanwhile: it waits for the tests that run, no longer."""
+    folder = ROOT / "build"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "tests.lock", "w") as lock, open(folder / "turnstile.lock", "w") as turnstile:
+        fcntl.flock(turnstile, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(turnstile, fcntl.LOCK_UN)
+        yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Around the whole of a test: what it waits here is no part of its timeout."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with room(item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.fixture(scope="session")

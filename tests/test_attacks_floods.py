@@ -17,6 +17,8 @@ from attack_fleet import Attacked, Datagrams
 from attacker import HELLO, PEEK, PUSH, VALUE, WELCOME, Client
 from workers import until
 
+pytestmark = pytest.mark.alone
+
 WINDOW = 200            # owner hits a window
 SIZE = 1000
 

@@ -12,7 +12,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 BATS = [
-    pytest.param(path, name, id=f"{path.stem}: {name}")
+    pytest.param(
+        path,
+        name,
+        id=f"{path.stem}: {name}",
+        marks=pytest.mark.alone if path.stem == "two-servers" else (),
+    )
     for path in sorted((ROOT / "tests").glob("*/*.bats"))
     for name in re.findall(r'^@test "(.*)" \{$', path.read_text(), re.MULTILINE)
 ]

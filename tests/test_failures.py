@@ -46,6 +46,7 @@ def is_dead_for(workers, address):
 # -- the owner does not answer ----------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_askers_of_a_silent_owner_meet_at_its_heir(fleet):
     """It takes connections and says nothing: within the budget its heir is asked, which loads
     once for all; then the owner is left alone for 3 s."""
@@ -68,6 +69,7 @@ def test_askers_of_a_silent_owner_meet_at_its_heir(fleet):
     go_on(owner)
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 @pytest.mark.parametrize("function", ["value", "plain"])
 def test_a_black_holed_owner(function, peer_env, tmp_path):
@@ -105,6 +107,7 @@ def test_a_black_holed_owner(function, peer_env, tmp_path):
         hosts.close()
 
 
+@pytest.mark.alone
 def test_a_stopped_owner_with_an_accepted_load_then_a_delete(fleet):
     """No caller fails, and when it goes on, nothing that was deleted comes back: a node that
     was declared dead drops everything before it serves again (D3)."""
@@ -149,6 +152,7 @@ def test_a_node_stopped_for_longer_than_the_suspicion(fleet):
     assert owner("state") == "ready"
 
 
+@pytest.mark.alone
 def test_a_stuck_python_is_left_by_every_asker(fleet):
     """O5: a load that Python does not take in time goes to the heir, once for all; what the
     stuck node has in its store it goes on answering."""
@@ -260,6 +264,7 @@ def test_a_node_of_another_cluster_never_joins(fleet, worker, change):
 # -- flights -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_one_impatient_caller_and_fifty_patient_ones(fleet):
     """One caller's deadline is its own: fifty succeed, with one load."""
     workers = fleet(3)
@@ -314,6 +319,7 @@ def test_a_long_load_runs_once(fleet):
         assert total(workers, f"report-{name}") == 1
 
 
+@pytest.mark.alone
 def test_forty_sync_loads_for_one_owner_at_once(fleet):
     """More than the pool has threads: they queue for a moment, and no key goes elsewhere."""
     workers = fleet(3, PEER_TIMEOUT="0.5")
@@ -559,6 +565,7 @@ def test_a_closing_owner_finishes_its_loads(fleet):
     owner, heir, (other,) = by_rank(workers, "last")
     asked = [w.ask("many", "value", ["last"] * 3, 0, 1.5) for w in (heir, other)]
     until(lambda: owner("loaded").get("last"), 5)
+    until(lambda: all(w("stats")["asks_by_threads"] for w in (heir, other)), 5)
     closing = owner.ask("aclose")
     time.sleep(0.3)
     asked.append(other.ask("many", "value", ["last"], 0, 1.5))

@@ -59,13 +59,18 @@ static peerage *new_node(void)
     return nodes_start(&o);
 }
 
-static void await_state(peerage *p, int state)
+static void await_stat(peerage *p, const char *name, uint64_t wanted)
 {
     long long until_ms = nodes_now_ms() + 15000;
 
-    while ((int)nodes_stat(p, "redis_state") != state && nodes_now_ms() < until_ms)
+    while (nodes_stat(p, name) != wanted && nodes_now_ms() < until_ms)
         nodes_sleep_ms(10);
-    assert_int_equal(nodes_stat(p, "redis_state"), state);
+    assert_int_equal(nodes_stat(p, name), wanted);
+}
+
+static void await_state(peerage *p, int state)
+{
+    await_stat(p, "redis_state", (uint64_t)state);
 }
 
 /* Two nodes, eight threads, one key: one of them loads. */
@@ -157,13 +162,13 @@ static void test_close_while_waiting(void **state)
     snprintf(holder.key, sizeof holder.key, "held");
     holder.flags = PEERAGE_LOADS;
     holder.loads = "late";
-    holder.load_ms = 800;
+    holder.load_ms = 1500;
     waiter = holder;
     waiter.node = second;
     asker_run(&holder);
-    nodes_sleep_ms(150);
+    await_stat(first, "redis_leases", 1);
     asker_run(&waiter);
-    nodes_sleep_ms(150);
+    await_stat(second, "redis_waits", 1);
     peerage_close(second, 0);
     asker_join(&waiter);
     assert_int_equal(waiter.answer.kind, PEERAGE_TROUBLE);
