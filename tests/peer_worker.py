@@ -118,6 +118,18 @@ def uneven(key):
 
 
 @cache.cached("{key}", channel="{key}")
+def exits(key):
+    count(key)
+    raise SystemExit(f"no {key}")
+
+
+@cache.cached("{key}/{how}", channel="{key}")
+async def aexits(key, how="exit"):
+    count(key)
+    raise {"exit": SystemExit, "interrupt": KeyboardInterrupt}[how](f"no {key}")
+
+
+@cache.cached("{key}", channel="{key}")
 def itself(key):
     return itself(key)
 
@@ -196,7 +208,7 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         plain, value, avalue, page, body, boom, aboom, aging, refused, uneven, hot, itself, aitself,
-        outer, inner,
+        outer, inner, exits, aexits,
     )
 }
 

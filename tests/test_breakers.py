@@ -13,6 +13,7 @@ import time
 import pytest
 
 import peerage
+from workers import Failed, a_key_of
 
 
 @pytest.fixture
@@ -115,6 +116,79 @@ def test_a_loader_that_ends_its_event_loop_leaves_nothing_behind(peers):
     with pytest.raises(SystemExit):
         asyncio.run(main())
     assert within(3, lambda: cache.get_or_load("k", lambda: b"v")) == b"v"
+
+
+@pytest.mark.parametrize("function, args, raised", [
+    ("exits", [], "builtins.SystemExit"),
+    ("aexits", [], "builtins.SystemExit"),
+    ("aexits", ["interrupt"], "builtins.KeyboardInterrupt"),
+])  # fmt: skip
+def test_a_loader_that_exits_ends_no_worker_it_was_run_for_others_on(fleet, function, args, raised):
+    """Else one bad key would take one owner after the other."""
+    workers = fleet(3)
+    owner, asker = workers[:2]
+    key = a_key_of(owner)
+    with pytest.raises(Failed) as caught:
+        asker("alookup" if function == "aexits" else "lookup", function, key, *args)
+    assert caught.value.said["error"] == "RemoteLoadError"
+    assert caught.value.said["type_name"] == raised
+    assert f"no {key}" in caught.value.said["text"]
+    assert [w("loaded").get(key, 0) for w in workers] == [1, 0, 0], "nobody else tries it"
+    good = a_key_of(owner, "good")
+    assert f"{good} by {owner.pid}" in asker("alookup", "avalue", good)["value"], "the loop goes on"
+
+
+STOPPED = """
+import asyncio, signal, sys, threading, peerage
+from peerage.loads import by_signal
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+cache = peerage.Peers().cache("c", ttl=60)
+
+async def loader():
+    signal.raise_signal(getattr(signal, sys.argv[1]))
+    await asyncio.sleep(5)
+
+def ask():
+    try:
+        cache.get_or_load("k", loader)
+    except BaseException as error:
+        print(type(error).__name__, flush=True)
+
+async def main():
+    await cache.peers.astart()
+    threading.Thread(target=ask, daemon=True).start()
+    await asyncio.sleep(5)
+    print("went on", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("name, status", [("SIGTERM", 7), ("SIGINT", -2)])
+def test_a_signal_that_comes_while_a_loader_runs_stops_the_process(name, status):
+    """What its handler raises goes through the loader's frame and is no error of the key."""
+    ended = subprocess.run(
+        [sys.executable, "-c", STOPPED, name], timeout=30, text=True, stdout=subprocess.PIPE
+    )
+    assert ended.returncode == status
+    assert "went on" not in ended.stdout and "RemoteLoadError" not in ended.stdout
+
+
+def test_a_thread_that_borrows_a_loop_does_not_end_it(peers):
+    """A plain thread's async loader runs on the loop that started the layer: what it raises
+    is the thread's."""
+    cache = peers.cache("borrows", ttl=60)
+
+    async def leaves():
+        raise SystemExit(3)
+
+    async def main():
+        await peers.astart()
+        said = await asyncio.to_thread(within, 3, lambda: cache.get_or_load("k", leaves))
+        assert type(said) is SystemExit
+        return "went on"
+
+    assert asyncio.run(main()) == "went on"
 
 
 def test_an_error_whose_text_is_no_text_reaches_its_callers(cache):

@@ -140,7 +140,7 @@ class Raises:
         error.__cause__ = RemoteTraceback(trace)
         return error
 
-    def own(self, error: Exception) -> Exception:
+    def own(self, error: BaseException) -> Exception:
         """What the loader's own caller gets for it: the object itself if its class is
         listed. Else what everybody gets, with the object as the cause, so that an
         application sees one kind of error however the load came to be run."""

@@ -11,7 +11,11 @@ import asyncio
 import contextvars
 import inspect
 import random
+import signal
+import threading
+import traceback
 from collections.abc import Callable, Mapping
+from opcode import opname
 from typing import TYPE_CHECKING, Any
 
 from . import errors
@@ -139,7 +143,48 @@ def items(terms: Terms, result: Any) -> list[tuple[bytes, int, bytes, int, int]]
     return made
 
 
-def run(peers: Peers, work: Work, load: Any) -> Hit:
+def _handlers() -> set[Any]:
+    """The code of every signal handler that is written in Python."""
+    found = set()
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        while hasattr(handler, "func"):     # a partial
+            handler = handler.func
+        found.add(getattr(handler, "__code__", None))   # a bound method has its function's
+    return found - {None}
+
+
+def by_signal(error: BaseException) -> bool:
+    """Was it raised by a signal that came while a loader ran, and not by the loader? What a
+    handler raises has passed through the handler's frame. Python's own one for Ctrl-C has
+    none, so its KeyboardInterrupt stands where no `raise` is."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    steps = list(traceback.walk_tb(error.__traceback__))
+    codes = _handlers()
+    if any(frame.f_code in codes for frame, _ in steps):
+        return True
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is None or (
+        opname[last.tb_frame.f_code.co_code[last.tb_lasti]] not in ("RAISE_VARARGS", "RERAISE"))
+
+
+def _says_of_the_key(error: BaseException, for_others: bool) -> bool:
+    """A failed load, or a lost one? What a loader raises that is no Exception goes to its own
+    caller, who asked for it, and the next one loads. Run for somebody else it has no caller
+    here whom it could end: it is an error of the key as any other, or one bad key would end
+    the workers one after the other. What stops this process or cancels the load is lost."""
+    if isinstance(error, Exception):
+        return True
+    cancelled = isinstance(error, (asyncio.CancelledError, GeneratorExit))
+    return for_others and not cancelled and not by_signal(error)
+
+
+def run(peers: Peers, work: Work, load: Any, for_others: bool = False) -> Hit:
     """Run a loader in this thread and report; for its own caller, the value as everyone
     else will see it."""
     node, terms = peers._node, work.terms
@@ -149,18 +194,15 @@ def run(peers: Peers, work: Work, load: Any) -> Hit:
         if inspect.isawaitable(result):
             result = peers._wait_for(result)
         made = items(terms, result)
-    except asyncio.CancelledError:
-        node.lose(load.load_id)
-        raise
-    except Exception as error:
+    except BaseException as error:
+        if not _says_of_the_key(error, for_others):
+            node.lose(load.load_id)
+            raise
         node.fail(load.load_id, errors.encode(error), terms.negative_ms)
         said = terms.raises.own(error)
         if said is error:
             raise
         raise said from error
-    except BaseException:
-        node.lose(load.load_id)
-        raise
     finally:
         chain.reset(token)
     node.finish(load.load_id, made)
@@ -168,7 +210,9 @@ def run(peers: Peers, work: Work, load: Any) -> Hit:
     return Hit((decode(kind, encoded, terms.pickle), "load", 0, False))
 
 
-async def arun(peers: Peers, work: Work, load: Any, leader: Leader | None) -> None:
+async def arun(
+    peers: Peers, work: Work, load: Any, leader: Leader | None, for_others: bool
+) -> None:
     """The same as a task on an event loop. Reports only; who waits is told by the node."""
     node, terms = peers._node, work.terms
     chain.set(load.chain)
@@ -177,15 +221,15 @@ async def arun(peers: Peers, work: Work, load: Any, leader: Leader | None) -> No
         if inspect.isawaitable(result):
             result = await result
         made = items(terms, result)
-    except Exception as error:
+    except BaseException as error:
+        if not _says_of_the_key(error, for_others):
+            if leader is not None:
+                leader.lost = True
+            node.lose(load.load_id)
+            raise
         if leader is not None:
             leader.error = error
         node.fail(load.load_id, errors.encode(error), terms.negative_ms)
-    except BaseException:
-        if leader is not None:
-            leader.lost = True
-        node.lose(load.load_id)
-        raise
     else:
         node.finish(load.load_id, made)
 
@@ -200,7 +244,7 @@ class Leader:
         self.peers = peers
         self.work = work
         self.context = contextvars.copy_context()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.lost = False
         self.asked: tuple[Any, Any, Any] | None = None  # port, waiter, future
 

@@ -27,7 +27,7 @@ from ._native import MISS, ClosedError, Failed, Hit, Load, LoadLostError, Waiter
 from .cache import Cache, Report
 from .errors import LoopError, encode
 from .functions import Definition, Key
-from .loads import Leader, Terms, Work, arun, chain, run
+from .loads import Leader, Terms, Work, arun, by_signal, chain, run
 from .tallies import Tally
 
 log = logging.getLogger("peerage")
@@ -314,10 +314,9 @@ class Peers:
         work = self._work_of(load)
         if work is not None:
             try:
-                self._context.copy().run(run, self, work, load)
+                self._context.copy().run(run, self, work, load, True)
             except BaseException:
-                # Reported to whoever waits; there is no caller here. A loader's SystemExit
-                # does not end the thread either.
+                # Reported to whoever waits; there is no caller here.
                 pass
 
     def _load_here(self, load: Load) -> None:
@@ -335,25 +334,28 @@ class Peers:
             context = self._context
             if start_loop is not None and start_loop is not here and _alive(start_loop):
                 start_loop.call_soon_threadsafe(
-                    self._begin, start_loop, context, work, load, leader)
+                    self._begin, start_loop, context, work, load, leader, True)
                 return
         else:
             context = leader.context
-        self._begin(here, context, work, load, leader)
+        self._begin(here, context, work, load, leader, leader is None)
 
     def _begin(
         self, loop: Any, context: contextvars.Context, work: Work, load: Load,
-        leader: Leader | None,
+        leader: Leader | None, for_others: bool,
     ) -> None:  # fmt: skip
-        task = context.copy().run(loop.create_task, self._task(loop, work, load, leader))
+        task = context.copy().run(
+            loop.create_task, self._task(loop, work, load, leader, for_others))
         # Held by the port, that is, by the loop: with it go its tasks, and their loads are
         # lost to whoever may still wait for them elsewhere.
         self._port(loop).tasks[load.load_id] = task
         self._tasks[load.load_id] = weakref.ref(task)
 
-    async def _task(self, loop: Any, work: Work, load: Load, leader: Leader | None) -> None:
+    async def _task(
+        self, loop: Any, work: Work, load: Load, leader: Leader | None, for_others: bool
+    ) -> None:
         try:
-            await arun(self, work, load, leader)
+            await arun(self, work, load, leader, for_others)
         finally:
             self._tasks.pop(load.load_id, None)
             port = self._port_of(loop)
@@ -380,11 +382,23 @@ class Peers:
         loop = self._start_loop()
         if loop is None or not _alive(loop):
             return asyncio.run(wait())
+
+        async def lend() -> Any:
+            """What ends the caller must not end the loop that it borrowed."""
+            try:
+                return await awaitable
+            except (SystemExit, KeyboardInterrupt) as error:
+                if by_signal(error):
+                    raise
+                waiting.set_exception(error)
+
         context = contextvars.copy_context()
         waiting: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
         def begin() -> None:
             def done(task: Any) -> None:
+                if waiting.done():
+                    return
                 if task.cancelled():
                     waiting.set_exception(LoadLostError("the loader was cancelled"))
                 elif task.exception() is not None:
@@ -392,7 +406,7 @@ class Peers:
                 else:
                     waiting.set_result(task.result())
 
-            context.run(loop.create_task, wait()).add_done_callback(done)
+            context.run(loop.create_task, lend()).add_done_callback(done)
 
         try:
             loop.call_soon_threadsafe(begin)
