@@ -200,6 +200,38 @@ def test_an_error_whose_text_is_no_text_reaches_its_callers(cache):
     assert within(0.2, lambda: cache.get_or_load("k", lambda: b"v")) == b"v"
 
 
+# -- a loop that would wait for itself ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("borrowed", [False, True])
+def test_a_sync_call_for_what_its_own_loop_is_loading_is_an_error_at_once(peers, borrowed):
+    """It blocks the loop, so the load could never end. Another key's call only blocks it."""
+    cache = peers.cache("itself", ttl=60)
+    begun = threading.Event()
+
+    async def slow():
+        begun.set()
+        await asyncio.sleep(0.3)
+        return b"v"
+
+    async def main():
+        await peers.astart()
+        if borrowed:    # a plain thread's async loader runs on this loop
+            load = asyncio.ensure_future(asyncio.to_thread(cache.get_or_load, "k", slow))
+        else:
+            load = asyncio.ensure_future(cache.aget_or_load("k", slow))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        for ask in (lambda: cache.get_or_load("k", lambda: b"other"), lambda: cache.get("k")):
+            with pytest.raises(peerage.LoopError, match="this loop is loading"):
+                ask()
+        assert cache.get_or_load("else", lambda: b"e") == b"e"
+        assert await load == b"v"
+        assert cache.get_or_load("k", lambda: b"other") == b"v", "a local hit is fine"
+
+    assert within(5, lambda: asyncio.run(main())) is None
+
+
 # -- event loops that are gone -------------------------------------------------------------------
 
 

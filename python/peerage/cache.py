@@ -130,7 +130,9 @@ class Cache:
         ttl: Any = UNSET, stale: Any = UNSET, negative_ttl: Any = UNSET,
         load_timeout: Any = UNSET, timeout: Any = UNSET, pickle: Any = UNSET, raises: Any = (),
     ) -> Any:  # fmt: skip
-        """The value of a key, or what `loader()` makes of it: once in the whole fleet."""
+        """The value of a key, or what `loader()` makes of it: once in the whole fleet. On an
+        event loop's thread it blocks that loop until the value is there; for a key which that
+        very loop is loading it is a LoopError, since it could never end."""
         terms = self._loader_terms(raises, {
             "ttl": ttl, "stale": stale, "negative_ttl": negative_ttl,
             "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle,

@@ -184,7 +184,7 @@ def _says_of_the_key(error: BaseException, for_others: bool) -> bool:
     return for_others and not cancelled and not by_signal(error)
 
 
-def run(peers: Peers, work: Work, load: Any, for_others: bool = False) -> Hit:
+def run(peers: Peers, work: Work, load: Any, key: bytes, for_others: bool = False) -> Hit:
     """Run a loader in this thread and report; for its own caller, the value as everyone
     else will see it."""
     node, terms = peers._node, work.terms
@@ -192,7 +192,7 @@ def run(peers: Peers, work: Work, load: Any, for_others: bool = False) -> Hit:
     try:
         result = work.call()
         if inspect.isawaitable(result):
-            result = peers._wait_for(result)
+            result = peers._wait_for(result, key)
         made = items(terms, result)
     except BaseException as error:
         if not _says_of_the_key(error, for_others):
@@ -238,11 +238,12 @@ class Leader:
     """One question from an event loop: called with the Load if it falls to this question
     to run the loader, and remembers what came of it."""
 
-    __slots__ = ("peers", "work", "context", "error", "lost", "asked")
+    __slots__ = ("peers", "work", "key", "context", "error", "lost", "asked")
 
-    def __init__(self, peers: Peers, work: Work) -> None:
+    def __init__(self, peers: Peers, work: Work, key: bytes) -> None:
         self.peers = peers
         self.work = work
+        self.key = key
         self.context = contextvars.copy_context()
         self.error: BaseException | None = None
         self.lost = False

@@ -120,6 +120,9 @@ class Peers:
         self._starting: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._start_loop: Callable[[], Any] = _nothing
         self._tasks: dict[int, Callable[[], Any]] = {}
+        # Keys whose loads run on an event loop, and which: a call that blocks that loop must
+        # not wait for them. Added and removed on the loop, or by the thread that borrows it.
+        self._loading: dict[bytes, Any] = {}
 
     # -- life ------------------------------------------------------------------------------
 
@@ -314,7 +317,7 @@ class Peers:
         work = self._work_of(load)
         if work is not None:
             try:
-                self._context.copy().run(run, self, work, load, True)
+                self._context.copy().run(run, self, work, load, load.key, True)
             except BaseException:
                 # Reported to whoever waits; there is no caller here.
                 pass
@@ -350,6 +353,9 @@ class Peers:
         # lost to whoever may still wait for them elsewhere.
         self._port(loop).tasks[load.load_id] = task
         self._tasks[load.load_id] = weakref.ref(task)
+        key = load.key if leader is None else leader.key
+        self._loading[key] = weakref.ref(loop)
+        task.add_done_callback(lambda _: self._loading.pop(key, None))
 
     async def _task(
         self, loop: Any, work: Work, load: Load, leader: Leader | None, for_others: bool
@@ -369,7 +375,7 @@ class Peers:
         if task is not None and not task.get_loop().is_closed():
             task.get_loop().call_soon_threadsafe(task.cancel)
 
-    def _wait_for(self, awaitable: Any) -> Any:
+    def _wait_for(self, awaitable: Any, key: bytes) -> Any:
         """A sync caller whose loader turned out to be async."""
         if self._in_loop():
             if asyncio.iscoroutine(awaitable):
@@ -408,9 +414,12 @@ class Peers:
 
             context.run(loop.create_task, lend()).add_done_callback(done)
 
+        self._loading[key] = weakref.ref(loop)
+        waiting.add_done_callback(lambda _: self._loading.pop(key, None))
         try:
             loop.call_soon_threadsafe(begin)
         except RuntimeError:
+            self._loading.pop(key, None)
             raise LoadLostError("the loader's event loop has ended") from None
         while True:
             try:
@@ -420,6 +429,7 @@ class Peers:
                 if waiting.done():
                     return waiting.result()
                 if not _alive(loop):
+                    self._loading.pop(key, None)
                     raise LoadLostError("the loader's event loop has ended") from None
 
     # -- event loops ---------------------------------------------------------------------------
@@ -476,9 +486,16 @@ class Peers:
         self, work: Work | None, key: bytes, channel: bytes, flags: int,
         terms: Terms | None = None,
     ) -> Any:  # fmt: skip
-        """From a plain thread: a Hit, or MISS where there is no loader."""
+        """From a plain thread: a Hit, or MISS where there is no loader. An event loop's own
+        thread may call it too, and blocks its loop meanwhile; but what that loop itself is
+        loading would never come."""
         terms = work.terms if work is not None else terms
         assert terms is not None
+        loop = asyncio._get_running_loop()
+        if loop is not None and self._loading.get(key, _nothing)() is loop:
+            raise LoopError(
+                "a sync call on an event loop, for a key that this loop is loading: await the "
+                "async call, or make this one on another thread")
         if not self._running or self._node.inherited():
             self._ensure()
         answer = self._node.ask(
@@ -486,7 +503,7 @@ class Peers:
         )
         if type(answer) is Load:
             assert work is not None
-            return run(self, work, answer)
+            return run(self, work, answer, key)
         if type(answer) is Failed:
             raise terms.raises.rebuild(answer.error)
         return answer
@@ -502,7 +519,7 @@ class Peers:
             await self._aensure()
         loop = asyncio.get_running_loop()
         port = self._port(loop)
-        leader = Leader(self, work) if work is not None else None
+        leader = Leader(self, work, key) if work is not None else None
         timeout_ms = terms.timeout_ms
         until = time.monotonic() + timeout_ms / 1000
         for _ in range(RETRIES_MAX):
