@@ -200,6 +200,28 @@ def test_an_error_whose_text_is_no_text_reaches_its_callers(cache):
     assert within(0.2, lambda: cache.get_or_load("k", lambda: b"v")) == b"v"
 
 
+# -- misuse that is said in one line ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call, error, said", [
+    (lambda c: c.get("k" * 1020), peerage.TooBigError, "in front is 1028 bytes, at most 1024"),
+    (lambda c: c.get_or_load("k" * 1020, bytes), peerage.TooBigError, "1028 bytes, at most 1024"),
+    (lambda c: c.get("k", channel="c" * 300), peerage.TooBigError, "channel is 300 bytes, at most 255"),
+    (lambda c: c.set("k", b"v", ttl="5"), TypeError, "seconds, a number, not str"),
+    (lambda c: c.peers.cache("other", ttl="5"), TypeError, "ttl: seconds, a number, not str"),
+    (lambda c: c.peers.cache("other", ttl=-1), ValueError, "ttl: seconds, .* not -1"),
+    (lambda c: c.peers.close("5"), TypeError, "drain: seconds, a number, not str"),
+    (lambda c: c.get_or_load("k", 5), TypeError, "a loader is a function .*, not int"),
+    (lambda c: c.get_many("abc"), TypeError, "several keys, .* not one str"),
+    (lambda c: c.delete_many(b"abc"), TypeError, "several keys, .* not one bytes"),
+    (lambda c: c.cached(5)(len), TypeError, "key: a template .* not int"),
+    (lambda c: c.peers.owner(5), TypeError, "a channel is str or bytes, not int"),
+])  # fmt: skip
+def test_misuse_is_told_by_what_it_got_and_what_it_takes(peers, call, error, said):
+    with pytest.raises(error, match=said):
+        call(peers.cache("misused", ttl=60))
+
+
 # -- a loop that would wait for itself ------------------------------------------------------------
 
 

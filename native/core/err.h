@@ -8,7 +8,8 @@
 /* X(name, number, text) */
 #define PEERAGE_ERRORS(X)                                                        \
     X(NOMEM, 1, "out of memory")                                                 \
-    X(TOO_BIG, 2, "too big: a key is at most 1024 bytes, a value with its head at most 8 MiB") \
+    X(TOO_BIG, 2, "too big: a key with its prefix is at most 1024 bytes, a channel 255, a value " \
+               "with its head 8 MiB")                                            \
     X(FULL, 3, "a bound is reached, try again later")                            \
     X(CLOSED, 4, "the peer layer is closed")                                     \
     X(TIMEOUT, 5, "no answer in time")                                           \

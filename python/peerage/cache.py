@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native
-from ._native import MISS, Hit
+from ._native import MISS, Hit, TooBigError
 from .errors import LoopError, Raises
 from .functions import Definition, Key, OfClass
 from .loads import Terms, Work, items, to_ms
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .peers import Peers
 
 UNSET: Any = object()
+KEY_BYTES_MAX = 1024
+CHANNEL_BYTES_MAX = 255
 
 
 class Report(NamedTuple):
@@ -104,7 +106,12 @@ class Cache:
             raise TypeError(f"a key is str or bytes, not {type(key).__name__}")
         if not key:
             raise ValueError("a key is not empty")
-        return Key(self._prefix + key)
+        whole = Key(self._prefix + key)
+        if len(whole) > KEY_BYTES_MAX:
+            raise TooBigError(
+                f"a key with its cache's name in front is {len(whole)} bytes, at most "
+                f"{KEY_BYTES_MAX}")
+        return whole
 
     @staticmethod
     def _channel(channel: str | bytes | None) -> bytes:
@@ -116,6 +123,8 @@ class Cache:
             raise TypeError(f"a channel is str or bytes, not {type(channel).__name__}")
         if not channel:
             raise ValueError("a channel is not empty; left out, it is the key itself")
+        if len(channel) > CHANNEL_BYTES_MAX:
+            raise TooBigError(f"a channel is {len(channel)} bytes, at most {CHANNEL_BYTES_MAX}")
         return channel
 
     # -- loading -----------------------------------------------------------------------------
@@ -137,6 +146,7 @@ class Cache:
             "ttl": ttl, "stale": stale, "negative_ttl": negative_ttl,
             "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle,
         })  # fmt: skip
+        _check_loader(loader)
         is_async = inspect.iscoroutinefunction(loader)
         if is_async and self.peers._in_loop():
             raise LoopError("an async loader from within an event loop: await aget_or_load")
@@ -154,6 +164,7 @@ class Cache:
             "ttl": ttl, "stale": stale, "negative_ttl": negative_ttl,
             "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle,
         })  # fmt: skip
+        _check_loader(loader)
         work = Work(terms, loader, is_async=True)
         answer = await self.peers._aask(
             work, self.key(key), self._channel(channel), _native.LOADS
@@ -231,15 +242,16 @@ class Cache:
     def get_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None
     ) -> dict[Any, Any]:
-        """Those that were found."""
-        found = {key: self.get(key, MISS, channel=channel) for key in keys}
+        """Those that were found. Asked one after the other: what is not in this process costs
+        a round trip to its owner each. `aget_many` asks all at once."""
+        found = {key: self.get(key, MISS, channel=channel) for key in _several(keys)}
         return {key: value for key, value in found.items() if value is not MISS}
 
     async def aget_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None
     ) -> dict[Any, Any]:
         """`get_many`, from an event loop: all are asked at once."""
-        keys = list(dict.fromkeys(keys))
+        keys = list(dict.fromkeys(_several(keys)))
         values = await _all([self.aget(key, MISS, channel=channel) for key in keys])
         return {k: value for k, value in zip(keys, values, strict=True) if value is not MISS}
 
@@ -247,7 +259,8 @@ class Cache:
         self, values: Mapping[Any, Any], *, channel: str | bytes | None = None,
         ttl: Any = UNSET, stale: Any = UNSET,
     ) -> Report:  # fmt: skip
-        """`set` for each; the report names a node as reached if it acknowledged them all."""
+        """`set` for each, one after the other (`aset_many`: all at once); the report names a
+        node as reached if it acknowledged them all."""
         return Report.merged(
             self.set(key, value, channel=channel, ttl=ttl, stale=stale)
             for key, value in values.items()
@@ -266,14 +279,29 @@ class Cache:
     def delete_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None
     ) -> Report:
-        """`delete` for each, with one report."""
-        return Report.merged(self.delete(key, channel=channel) for key in keys)
+        """`delete` for each, one after the other, with one report. Each takes as long as its
+        slowest node; `adelete_many` deletes all at once."""
+        return Report.merged(self.delete(key, channel=channel) for key in _several(keys))
 
     async def adelete_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None
     ) -> Report:
         """`delete_many`, from an event loop: all at once."""
-        return Report.merged(await _all([self.adelete(key, channel=channel) for key in keys]))
+        return Report.merged(await _all([
+            self.adelete(key, channel=channel) for key in _several(keys)
+        ]))
+
+
+def _check_loader(loader: Any) -> None:
+    if not callable(loader):
+        raise TypeError(f"a loader is a function without arguments, not {type(loader).__name__}")
+
+
+def _several(keys: Any) -> Any:
+    """A text has letters to walk through, but nobody means these."""
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"several keys, such as a list, not one {type(keys).__name__}")
+    return keys
 
 
 async def _all(questions: list[Any]) -> list[Any]:

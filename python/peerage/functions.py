@@ -55,6 +55,8 @@ class Key(bytes):
 
 def template_names(template: str, what: str) -> list[tuple[str, str | None]]:
     """[(literal, name or None)] of a template whose fields are plain names."""
+    if not isinstance(template, str):
+        raise TypeError(f"{what}: a template such as '{{name}}', not {type(template).__name__}")
     parts: list[tuple[str, str | None]] = []
     try:
         parsed = list(string.Formatter().parse(template))

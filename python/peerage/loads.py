@@ -32,11 +32,17 @@ FOREVER_MS = 2**32 - 1
 chain: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("peerage_chain", default=())
 
 
+def check_seconds(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name}: seconds, a number, not {type(value).__name__}")
+
+
 def to_ms(seconds: float | None) -> int:
     """None and infinity: for ever. What is over already is 0: for who waits, and stored
     nowhere."""
     if seconds is None:
         return FOREVER_MS
+    check_seconds("a time", seconds)
     if seconds != seconds:
         raise ValueError("seconds, not NaN")
     return max(round(min(seconds * 1000, FOREVER_MS)), 1) if seconds > 0 else 0
@@ -74,8 +80,14 @@ class Terms:
         load_timeout: float | None, timeout: float | None, pickle: bool, raises: errors.Raises,
         early: float = 0.0,
     ) -> None:  # fmt: skip
+        for name, value in (
+            ("ttl", ttl), ("jitter", jitter), ("stale", stale), ("negative_ttl", negative_ttl),
+            ("load_timeout", load_timeout), ("timeout", timeout), ("early", early),
+        ):  # fmt: skip
+            if value is not None:
+                check_seconds(name, value)
         if ttl is not None and not ttl > 0:
-            raise ValueError("ttl: seconds, more than 0, or None for ever")
+            raise ValueError(f"ttl: seconds, more than 0, or None for ever, not {ttl!r}")
         if not all(seconds >= 0 for seconds in (jitter, stale, negative_ttl, early)):
             raise ValueError("jitter, stale, negative_ttl, early: seconds, not negative")
         if not all(seconds is None or seconds > 0 for seconds in (load_timeout, timeout)):

@@ -27,7 +27,7 @@ from ._native import MISS, ClosedError, Failed, Hit, Load, LoadLostError, Waiter
 from .cache import Cache, Report
 from .errors import LoopError, encode
 from .functions import Definition, Key
-from .loads import Leader, Terms, Work, arun, by_signal, chain, run
+from .loads import Leader, Terms, Work, arun, by_signal, chain, check_seconds, run
 from .tallies import Tally
 
 log = logging.getLogger("peerage")
@@ -184,6 +184,7 @@ class Peers:
         if self._node.inherited():
             return
         with self._life:
+            check_seconds("drain", drain)
             self._closed = True
             self._node.close(max(0, int(drain * 1000)))
             self._running = False
@@ -615,7 +616,7 @@ class Peers:
 
     def owner(self, channel: str | bytes) -> Member | None:
         """Who owns a channel's keys; None with the layer off, or while nobody is known."""
-        ranks = self._node.owner(channel.encode() if isinstance(channel, str) else channel)
+        ranks = self._node.owner(Cache._channel(channel))
         return Member._make(ranks[0][0]) if ranks else None
 
     def coordinator(self) -> Member | None:
