@@ -1,6 +1,7 @@
 """Settings: a wrong one stops the start with one line that names the variable, what it got
 and what it takes, before anything starts; the secret is never shown."""
 
+import gc
 import os
 import threading
 
@@ -35,6 +36,8 @@ def env(**changes):
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_one_line_before_anything_starts(variable, got):
+    # what earlier tests left to the collector may end in the middle: there may be less after
+    gc.collect()
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
     with pytest.raises(peerage.SettingError) as caught:
         peerage.Peers.from_env(env(**{variable: got}))
@@ -46,8 +49,8 @@ def test_a_wrong_setting_is_one_line_before_anything_starts(variable, got):
     else:
         assert got in line
     assert isinstance(caught.value, ValueError)
-    assert threading.active_count() == threads
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert threading.active_count() <= threads
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 def test_keyword_arguments_are_the_variables():
