@@ -9,6 +9,7 @@ with room for a busy machine.
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from hosts import Hosts, why_not
@@ -32,7 +33,12 @@ def by_rank(workers, key):
 
 
 def stop(worker):
+    """Until every thread stands: on a full machine one may answer for a while yet."""
     os.kill(worker.pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{worker.pid}/task")
+    until(lambda: all(
+        stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in tasks.glob("*/stat")
+    ), 5, "it was not stopped")  # fmt: skip
 
 
 def go_on(worker):
