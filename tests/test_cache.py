@@ -772,3 +772,44 @@ def test_a_channel_of_another_type_is_refused(channel):
 def test_an_empty_channel_is_refused_in_words():
     with pytest.raises(ValueError, match="a channel is not empty"):
         peerage.Peers().cache("c", ttl=1).invalidate_channel("")
+
+
+def test_a_key_asked_for_again_is_found_only_as_long_as_the_store_has_it(peers):
+    cache = peers.cache("again", ttl=60)
+    short = peers.cache("short", ttl=0.3)
+    first, second = b"1" * 4000, b"2" * 4000
+    cache.set("k", first)
+    before = peers.stats()["hits_local"]
+    assert all(cache.get("k") is first for _ in range(10))
+    assert cache.get("".join(["k"])) is first
+    assert peers.stats()["hits_local"] == before + 11
+    cache.set("k", second)
+    assert cache.get("k") is second and cache.get("k") is second
+    cache.delete("k")
+    assert cache.get("k") is None
+    short.set("k", first)
+    assert short.get("k") is first and short.get("k") is first
+    time.sleep(0.4)
+    assert short.get("k") is None
+
+
+def test_hits_beside_a_thread_that_replaces_and_deletes(peers):
+    cache = peers.cache("beside", ttl=60)
+    values = [bytes([n]) * 3000 for n in range(8)]
+    done = threading.Event()
+
+    def change():
+        for n in range(4000):
+            cache.set("k", bytes([n % 8]) * 3000)
+            if n % 3 == 0:
+                cache.delete("k")
+        done.set()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    while not done.is_set():
+        for _ in range(50):
+            assert cache.get("k") in (None, *values)
+    thread.join()
+    cache.delete("k")
+    assert cache.get("k") is None

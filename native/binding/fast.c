@@ -2,11 +2,22 @@
  * canonical form is written on the stack and looked up; on a hit the value (for an async
  * call, an awaitable that is done) is returned without a step in Python. Anything else is
  * the Python layer's `slow`, called with the same arguments.
+ *
+ * Keys that are asked for again and again are remembered with the object that was found, by
+ * the hash that the str has in it. The object is borrowed: as long as peerage_hit_again says
+ * yes the store holds it, and what the store lets go is dropped under the GIL only.
  */
 #include "binding.h"
 
 #include <stddef.h>
 #include <structmember.h>
+
+#define MEMO_SLOTS 512u         /* 16 KB, made at the first hit */
+
+struct memo {
+    PyObject *key, *value;      /* a reference to the key; the value is borrowed, or NULL */
+    uint64_t generation, until_ms;
+};
 
 struct fast {
     PyObject_HEAD
@@ -15,8 +26,38 @@ struct fast {
     struct node *node;
     PyObject *prefix;           /* bytes: "cache=" */
     PyObject *slow;
+    struct memo *memos;         /* by the key's hash; NULL: no hit yet */
     bool is_async, pickle;
 };
+
+static struct memo *memo_of(const struct fast *f, PyObject *key)
+{
+    return &f->memos[(size_t)PyObject_Hash(key) % MEMO_SLOTS];
+}
+
+/* The value, borrowed, or NULL. */
+static PyObject *recall(const struct fast *f, peerage *p, PyObject *key)
+{
+    if (!f->memos || !PyUnicode_CheckExact(key))
+        return NULL;
+    const struct memo *m = memo_of(f, key);
+    if (!m->value || (m->key != key && PyUnicode_Compare(m->key, key) != 0))
+        return NULL;
+    return peerage_hit_again(p, m->generation, m->until_ms) ? m->value : NULL;
+}
+
+static void remember(struct fast *f, PyObject *key, const struct peerage_answer *a)
+{
+    if (a->value_type != PEERAGE_BYTES || !a->foreign || !PyUnicode_CheckExact(key))
+        return;
+    if (!f->memos && !(f->memos = PyMem_Calloc(MEMO_SLOTS, sizeof *f->memos)))
+        return;                 /* only slower */
+    struct memo *m = memo_of(f, key);
+    m->value = (PyObject *)a->foreign;
+    m->generation = a->generation;
+    m->until_ms = a->until_ms;
+    Py_XSETREF(m->key, Py_NewRef(key));
+}
 
 /* Bytes that are a subclass are a Key, canonical as they are. False: the slow path words
  * what is wrong with it. */
@@ -61,15 +102,21 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
     size_t bytes;
 
     release_check();
-    if (PyVectorcall_NARGS(flagged) == 0 || !canonical(f, args[0], room, &key, &bytes))
+    if (PyVectorcall_NARGS(flagged) == 0)
         return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
     struct engine *e = node_engine(f->node);
     if (!e)
         return NULL;
+    PyObject *again = recall(f, e->p, args[0]);
+    if (again)
+        return f->is_async ? ready_new(f->st, Py_NewRef(again)) : Py_NewRef(again);
+    if (!canonical(f, args[0], room, &key, &bytes))
+        return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
     /* borrowed: what is let go elsewhere is dropped under the GIL only, which we hold */
     if (peerage_get_borrowed(e->p, key, bytes, &answer) == 1) {
         if (answer.value_type != PEERAGE_ERROR &&
             (answer.value_type != PEERAGE_PICKLE || f->pickle)) {
+            remember(f, args[0], &answer);
             PyObject *value = value_take(f->st, e->p, key, bytes, &answer, f->pickle);
             return value && f->is_async ? ready_new(f->st, value) : value;
         }
@@ -128,6 +175,9 @@ static void dealloc(struct fast *f)
     clear(f);
     Py_XDECREF((PyObject *)f->node);
     Py_XDECREF(f->prefix);
+    for (size_t i = 0; f->memos && i < MEMO_SLOTS; i++)
+        Py_XDECREF(f->memos[i].key);
+    PyMem_Free(f->memos);
     type->tp_free(f);
     Py_DECREF(type);
 }

@@ -25,6 +25,8 @@
  */
 #include "store.h"
 
+#include <stdatomic.h>
+
 #include "err.h"
 #include "limits.h"
 #include "mem.h"
@@ -76,7 +78,18 @@ struct store {
     uint32_t sweep;             /* the bucket of `keys` to look at next */
     uint64_t window_entries, window_bytes;
     uint64_t entry_bytes, bytes_max, evicted, expired;
+    /* Changes before an entry goes, is replaced or loses its mark of a hit (store_generation).
+     * Begins at random: what was seen of one store is of no use with another. */
+    atomic_uint_fast64_t generation;
 };
+
+/* Under the lock, so that only one thread writes; before a blob is let go. */
+static void change(struct store *s)
+{
+    uint64_t now = atomic_load_explicit(&s->generation, memory_order_relaxed);
+
+    atomic_store_explicit(&s->generation, now + 1, memory_order_release);
+}
 
 static inline struct blob *blob_of(const struct entry *e)
 {
@@ -183,6 +196,7 @@ struct store *store_new(size_t bytes_max, const uint8_t hash_key[16])
     if (!s)
         return NULL;
     s->hash_key = siphash_key_of(hash_key);
+    atomic_init(&s->generation, siphash_u64(&s->hash_key, bytes_max));
     s->bytes_max = bytes_max;
     list_init(&s->window);
     list_init(&s->main);
@@ -290,6 +304,7 @@ static void promote(struct store *s, struct entry *e)
     leave(s, e);
     enter(s, e, false, &s->main);
     e->visited = 0;
+    change(s);
 }
 
 /* Does it hold what must not be released under the lock? */
@@ -341,6 +356,7 @@ static void hand_on(struct store *s, struct store_dropped *dropped)
 
 static void remove_entry(struct store *s, struct entry *e, struct store_dropped *dropped)
 {
+    change(s);
     table_erase(&s->keys, e->hash, table_place_of(&s->keys, e->hash, e));
     leave_channel(s, e);
     leave(s, e);
@@ -381,6 +397,7 @@ static struct entry *main_victim(struct store *s, const struct entry *keep, uint
         if (!e->visited || steps++ == HAND_STEPS_MAX || is_gone(e, now_ms))
             return e;
         e->visited = 0;
+        change(s);
     }
 }
 
@@ -532,6 +549,7 @@ int store_put(struct store *s, const struct store_item *item, uint64_t now_ms,
 
     e->hash = (uint32_t)hash;
     if (old) {
+        change(s);
         struct table_place p = table_place_of(&s->keys, hash, old);
         p.bucket->slots[p.slot].item = e;
         e->visited = old->visited;
@@ -578,13 +596,20 @@ bool store_get(struct store *s, struct span key, uint64_t now_ms, bool stale_too
     return true;
 }
 
+uint64_t store_generation(const struct store *s)
+{
+    return atomic_load_explicit(&s->generation, memory_order_acquire);
+}
+
 bool store_was_hit(struct store *s, struct span key)
 {
     struct entry *e = find(s, key);
     bool hit = e && e->visited;
 
-    if (hit)
+    if (hit) {
         e->visited = 0;
+        change(s);
+    }
     return hit;
 }
 
@@ -595,6 +620,7 @@ bool store_swap(struct store *s, struct span key, struct blob *old, struct blob 
 
     if (!e || !old || blob_of(e) != old || old->bytes != fresh->bytes || !has_room(e, dropped))
         return false;
+    change(s);
     blob_ref(fresh);
     memcpy(e->tail, &fresh, sizeof fresh);
     if (dropped->count < STORE_DROPPED_MAX)

@@ -72,6 +72,10 @@ int store_put(struct store *, const struct store_item *, uint64_t now_ms,
 bool store_get(struct store *, struct span key, uint64_t now_ms, bool stale_too,
                struct store_hit *out);
 
+/* While this is what it was under the lock at a hit, another hit of that key would find the
+ * same blob, until it expires, and write nothing. The one call that needs no lock. */
+uint64_t store_generation(const struct store *);
+
 /* Was it hit since it was first stored, last evicted around, or last asked so? Starts anew. */
 bool store_was_hit(struct store *, struct span key);
 

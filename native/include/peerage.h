@@ -188,6 +188,7 @@ struct peerage_answer {
                                    value is held by one: the caller's own object, unchanged */
     uint64_t age_ms;            /* since its owner stored it */
     uint64_t ttl_ms;            /* what is left; UINT64_MAX: for ever */
+    uint64_t generation, until_ms;      /* of a local hit, for peerage_hit_again */
     uint64_t load_id;           /* PEERAGE_LOAD */
     uint64_t chain[8];          /* PEERAGE_LOAD: to pass on with questions this load asks */
     unsigned chain_count;
@@ -203,6 +204,11 @@ PEERAGE_API int peerage_get(peerage *, const void *key, size_t key_bytes, struct
  * owners that its release callback was given (see peerage_set_release). */
 PEERAGE_API int peerage_get_borrowed(peerage *, const void *key, size_t key_bytes,
                                      struct peerage_answer *);
+/* 1: peerage_get_borrowed would find again what it found when it gave these two numbers, and
+ * this counts as such a hit; a `foreign` that was borrowed is good again, on the same terms.
+ * 0: ask. Takes no lock and no key: the caller remembers which key it was. One thread at a
+ * time for a node, and for its release callback's owners: in Python, who holds the GIL. */
+PEERAGE_API int peerage_hit_again(peerage *, uint64_t generation, uint64_t until_ms);
 
 /* Ask and wait: blocks the calling thread, which drives its own connection.
  * PEERAGE_LOAD means that this thread now holds the load.

@@ -330,8 +330,11 @@ static inline int get(peerage *p, struct span key, bool borrow, struct peerage_a
     pthread_mutex_lock(&p->lock);
     bool found = now_ms < p->away_ms &&
                  serve_get(node_serve(p->node), key, now_ms, &hit);
-    if (found)
+    if (found) {
         fill_hit(&hit, borrow, now_ms, out);
+        out->generation = store_generation(serve_store(node_serve(p->node)));
+        out->until_ms = hit.expires_ms;
+    }
     pthread_mutex_unlock(&p->lock);
     return found;
 }
@@ -345,6 +348,21 @@ int peerage_get_borrowed(peerage *p, const void *key, size_t key_bytes,
                          struct peerage_answer *out)
 {
     return get(p, span_of(key, key_bytes), true, out);
+}
+
+int peerage_hit_again(peerage *p, uint64_t generation, uint64_t until_ms)
+{
+    if (shell_is_foreign(p))
+        return 0;
+    uint64_t now_ms = clock_coarse_ms();
+    if (now_ms >= until_ms ||
+        now_ms >= atomic_load_explicit(&p->away_ms, memory_order_acquire) ||
+        generation != store_generation(serve_store(node_serve(p->node))))
+        return 0;
+    /* callers take turns: a load and a store are enough, and take a quarter of the time */
+    uint64_t hits = atomic_load_explicit(&p->hits_again, memory_order_relaxed);
+    atomic_store_explicit(&p->hits_again, hits + 1, memory_order_relaxed);
+    return 1;
 }
 
 void peerage_ask(peerage *p, const struct peerage_ask *in, struct peerage_answer *out,

@@ -56,8 +56,10 @@ struct peerage {
     bool closed;                    /* no question is begun any more */
     uint64_t loop_wakes_ms;         /* what the loop thread's timer for flights is set to;
                                        NEVER_MS also where there is no loop thread */
-    uint64_t away_ms;               /* from then on: was this process stopped, and declared
-                                       dead? See turn.c. NEVER_MS: no matter */
+    atomic_uint_fast64_t hits_again;    /* of peerage_hit_again, which has no lock */
+    atomic_uint_fast64_t away_ms;   /* from then on: was this process stopped, and declared
+                                       dead? See turn.c. NEVER_MS: no matter. Written under
+                                       the lock */
     struct counters counters;
     struct redis_counters redis;
     struct notices notices;

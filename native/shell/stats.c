@@ -90,13 +90,13 @@ static void put_redis(struct sink *k, const struct redis_counters *c)
         put(k, table[i].name, atomic_load_explicit(table[i].at, memory_order_relaxed));
 }
 
-static void put_serve(struct sink *k, const struct serve_stats *s)
+static void put_serve(struct sink *k, const struct serve_stats *s, uint64_t hits_again)
 {
     struct {
         const char *name;
         uint64_t value;
     } table[] = {
-        {"hits_local", s->hits_local},
+        {"hits_local", s->hits_local + hits_again},
         {"hits_stale", s->hits_stale},
         {"refreshes_early", s->early},
         {"misses", s->misses},
@@ -172,7 +172,8 @@ int peerage_stats(const peerage *constant, struct peerage_stat *out, int room)
     put_redis(&k, &p->redis);
     pthread_mutex_lock(&p->lock);
     const struct view *v = serve_view(node_serve(p->node));
-    put_serve(&k, serve_stats(node_serve(p->node)));
+    put_serve(&k, serve_stats(node_serve(p->node)),
+              atomic_load_explicit(&p->hits_again, memory_order_relaxed));
     serve_store_stats(node_serve(p->node), &store);
     node_tally_stats(p->node, &tallies);
     put_tallies(&k, &tallies);

@@ -18,8 +18,10 @@ struct parcel {
  * read yet. So everything goes before anything is served, local hits too (rule D3). */
 static void empty_after_absence(struct peerage *p)
 {
-    p->away_ms = NEVER_MS;      /* the loop thread sets it again */
     serve_drop_all(node_serve(p->node));
+    /* The loop thread sets it again. Only now: peerage_hit_again has no lock, and who sees
+     * this has to see that the store changed. */
+    atomic_store_explicit(&p->away_ms, NEVER_MS, memory_order_release);
     notice_log(&p->notices, LOG_WARNING, "This process stood still: peers may have declared it "
                "dead, its cache is emptied");
 }

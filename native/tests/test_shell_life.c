@@ -3,9 +3,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -177,6 +179,69 @@ static void off_it_coalesces_within_the_process(void **state)
     assert_int_equal(a.kind, PEERAGE_LOAD);
     assert_in_range(nodes_now_ms() - began, 250, 1500);
     peerage_free(p);
+}
+
+/* A hit without the lock, beside a thread that sets. */
+
+#define SETS 3000
+
+struct setter {
+    peerage *p;
+    atomic_int set;         /* the value that stands there now, or an older one */
+};
+
+static void *set_all(void *argument)
+{
+    struct setter *s = argument;
+    struct peerage_ask name = {.key = "k", .key_bytes = 1};
+
+    for (int n = 1; n <= SETS; n++) {
+        struct peerage_item item = {.key = "k", .key_bytes = 1, .at = &n, .bytes = sizeof n,
+                                    .value_type = PEERAGE_BYTES, .ttl_ms = 60000};
+        if (peerage_change(s->p, &name, &item, 0, NULL) < 0)
+            break;
+        atomic_store(&s->set, n);
+        if (n % 50 == 0)
+            nodes_sleep_ms(1);      /* a while without a change */
+    }
+    return NULL;
+}
+
+static void a_hit_again_never_gives_what_was_replaced_before_it(void **state)
+{
+    struct peerage_options o;
+    struct peerage_answer a;
+    struct setter s = {.set = 0};
+    uint64_t generation = 0, until_ms = 0;
+    int found = 0, again = 0;
+    pthread_t thread;
+    char line[PEERAGE_LINE_MAX];
+
+    (void)state;
+    nodes_options(&o);
+    o.enabled = 0;
+    o.secret = NULL;
+    s.p = nodes_new(&o);
+    assert_int_equal(peerage_start(s.p, line), 0);
+    assert_int_equal(pthread_create(&thread, NULL, set_all, &s), 0);
+    while (found < SETS) {
+        int before = atomic_load(&s.set);
+        if (until_ms && peerage_hit_again(s.p, generation, until_ms)) {
+            assert_true(found >= before);
+            again++;
+        } else if (peerage_get_borrowed(s.p, "k", 1, &a) == 1) {
+            memcpy(&found, a.at, sizeof found);
+            assert_true(found >= before);
+            generation = a.generation;
+            until_ms = a.until_ms;
+            peerage_blob_free(a.blob);
+        }
+    }
+    pthread_join(thread, NULL);
+    assert_true(peerage_hit_again(s.p, generation, until_ms));
+    assert_false(peerage_hit_again(s.p, generation, 1));        /* its time is over */
+    assert_true(again > 0);
+    peerage_free(s.p);
 }
 
 /* What it says, and its port. */
@@ -528,6 +593,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(right_ones_are_taken),
         cmocka_unit_test(an_address_outside_the_blocks_stops_the_start),
         cmocka_unit_test(off_it_coalesces_within_the_process),
+        cmocka_unit_test(a_hit_again_never_gives_what_was_replaced_before_it),
         cmocka_unit_test(it_says_who_it_is_and_who_its_peers_are),
         cmocka_unit_test(it_takes_the_first_port_free_for_both),
         cmocka_unit_test(without_a_port_it_observes_until_one_is_free),

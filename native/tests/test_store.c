@@ -678,6 +678,31 @@ static void a_walk_gives_each_entry_once_even_while_others_are_deleted(void **st
     }
 }
 
+static void the_generation_changes_with_whatever_makes_a_hit_another(void **state)
+{
+    struct store *s = store_new(ROOMY, shelf_hash_key);
+    struct store_dropped dropped = {0};
+    struct store_hit hit;
+
+    (void)state;
+    assert_int_equal(shelf_put_text(s, span_text("a"), "one"), ERR_OK);
+    assert_true(store_get(s, span_text("a"), 0, false, &hit));
+    uint64_t seen = store_generation(s);
+    assert_true(store_get(s, span_text("a"), 0, false, &hit));
+    assert_int_equal(shelf_put_text(s, span_text("b"), "beside"), ERR_OK);
+    assert_int_equal(store_generation(s), seen);
+
+    assert_int_equal(shelf_put_text(s, span_text("a"), "two"), ERR_OK);
+    assert_int_not_equal(store_generation(s), seen);
+    seen = store_generation(s);
+    assert_true(store_was_hit(s, span_text("a")));      /* the next hit has to mark it again */
+    assert_int_not_equal(store_generation(s), seen);
+    seen = store_generation(s);
+    assert_true(store_delete(s, span_text("b"), &dropped));
+    assert_int_not_equal(store_generation(s), seen);
+    store_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -699,6 +724,7 @@ int main(void)
         cmocka_unit_test(clear_takes_everything_in_bounded_steps),
         cmocka_unit_test(a_sweep_frees_what_is_past_its_stale_time),
         cmocka_unit_test(a_blob_is_swapped_for_the_same_bytes),
+        cmocka_unit_test(the_generation_changes_with_whatever_makes_a_hit_another),
         cmocka_unit_test(a_walk_gives_each_entry_once_even_while_others_are_deleted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
