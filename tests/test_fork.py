@@ -51,10 +51,11 @@ def test_a_node_that_is_killed_while_its_child_lives_refuses_connections(fleet, 
     program = (
         "import os, sys, time, peer_worker as w\n"
         "w.start()\n"
+        "address = w.peers.address\n"
         "if os.fork() == 0:\n"
+        "    print(address, flush=True)\n"     # the fork's handlers have run
         "    time.sleep(60)\n"
         "    os._exit(0)\n"
-        "print(w.peers.address, flush=True)\n"
         "time.sleep(60)\n"
     )
     process = subprocess.Popen(
