@@ -378,7 +378,8 @@ void loop_stop(struct peerage *p)
      * closed before the connections, and run out. */
     mailbox_close(&p->mailbox);
     pthread_mutex_lock(&p->lock);
-    p->loop_wakes_ms = p->away_ms = NEVER_MS;
+    p->loop_wakes_ms = NEVER_MS;
+    p->away_ms = NEVER_MS;
     pthread_mutex_unlock(&p->lock);
     pool_set_open(&p->pool, false);
     redis_stop(loop);

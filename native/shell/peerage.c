@@ -74,7 +74,8 @@ static void init_locks(struct peerage *p)
     list_init(&p->idle_ports);
     for (unsigned b = 0; b < PERMIT_BUCKETS; b++)
         list_init(&p->permits[b]);
-    p->loop_wakes_ms = p->away_ms = NEVER_MS;
+    p->loop_wakes_ms = NEVER_MS;
+    p->away_ms = NEVER_MS;
     notice_init(&p->notices);
     mailbox_init(&p->mailbox);
     pool_init(&p->pool);
