@@ -569,9 +569,11 @@ def test_a_closing_owner_finishes_its_loads(fleet):
     """Whoever waits for them gets them; nobody loads a second time."""
     workers = fleet(3)
     owner, heir, (other,) = by_rank(workers, "last")
+    before = [w("stats")["asks_by_threads"] for w in (heir, other)]
     asked = [w.ask("many", "value", ["last"] * 3, 0, 1.5) for w in (heir, other)]
     until(lambda: owner("loaded").get("last"), 5)
-    until(lambda: all(w("stats")["asks_by_threads"] for w in (heir, other)), 5)
+    for w, count in zip((heir, other), before, strict=True):
+        until(lambda w=w, count=count: w("stats")["asks_by_threads"] > count, 5)
     closing = owner.ask("aclose")
     time.sleep(0.3)
     asked.append(other.ask("many", "value", ["last"], 0, 1.5))

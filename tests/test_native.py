@@ -41,7 +41,8 @@ def run(program, *arguments, seconds=300):
         errors="replace",
         timeout=seconds,
     )
-    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-8000:]}"
+    failed = "\n".join(re.findall(r".*: error: .*|\[  FAILED.*", done.stdout))
+    assert done.returncode == 0, f"status {done.returncode}\n{failed}\n{done.stdout[-8000:]}"
     return done.stdout
 
 

@@ -309,13 +309,14 @@ static bool wait_frames(struct asking *a, enum query_step *step, int *error)
             *step = query_broken(&a->query, reused, clock_now_ms());
             break;
         }
+        bool gone = peer_is_gone(a, &closed);   /* its last answer was sent before */
         *step = read_frames(a);
         if (*step != QUERY_WAIT)
             break;
         if (woken == WOKEN_LATE && clock_now_ms() >= a->query.due_ms) {
             let_go(a, false);
             *step = query_expired(&a->query, clock_now_ms());
-        } else if (peer_is_gone(a, &closed)) {
+        } else if (gone) {
             let_go(a, false);
             *step = query_peer_dead(&a->query, clock_now_ms());
         } else if (closed) {

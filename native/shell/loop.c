@@ -415,6 +415,16 @@ static uint64_t next_due(struct loop *loop, uint64_t now_ms)
     return due;
 }
 
+/* Only when the last answers are written, those of the flights that were waited for: who
+ * hears that a peer has left waits for it no more. */
+static void say_leave(struct loop *loop)
+{
+    if (!node_swim(loop->peerage->node))
+        return;
+    swim_leave(node_swim(loop->peerage->node), clock_now_ms(), &loop->out);
+    loop_news(loop);
+}
+
 void loop_prepare(struct ev_loop *ev, ev_prepare *w, int events)
 {
     struct loop *loop = w->data;
@@ -426,8 +436,12 @@ void loop_prepare(struct ev_loop *ev, ev_prepare *w, int events)
     } while (!list_empty(&loop->server.dirty) || !list_empty(&loop->calls.failed));
     uint64_t now_ms = clock_now_ms(), due = next_due(loop, now_ms);
     if (loop->stopping) {
-        if (!server_is_writing(loop) || now_ms >= loop->stop_by_ms)
+        bool done = !atomic_load(&loop->peerage->parcels_under_way) &&
+                    !server_is_writing(loop) && redis_has_left(loop->redis);
+        if (done || now_ms >= loop->stop_by_ms) {
+            say_leave(loop);
             ev_break(ev, EVBREAK_ALL);
+        }
         due = min_u64(due, loop->stop_by_ms);
     }
     if (due == loop->due_ms && ev_is_active(&loop->timer))

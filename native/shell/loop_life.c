@@ -348,15 +348,9 @@ static void leave(struct mail *mail, struct loop *loop)
     (void)mail;
     if (!loop)
         return;
-    if (node_swim(loop->peerage->node)) {
-        swim_leave(node_swim(loop->peerage->node), clock_now_ms(), &loop->out);
-        loop_news(loop);
-    }
     if (loop->redis)
-        redis_leave(loop->redis);   /* breaks it in a moment */
-    else
-        /* The last answers, of the flights that were waited for, are written first. */
-    loop->stopping = true;
+        redis_leave(loop->redis);
+    loop->stopping = true;      /* see loop_prepare */
     loop->stop_by_ms = clock_now_ms() + LINGER_MS;
 }
 

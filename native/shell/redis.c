@@ -297,7 +297,7 @@ void redis_tick(struct redis *r, uint64_t now_ms)
     if (!r)
         return;
     if (r->leaving && now_ms >= r->leave_ms) {
-        ev_break(r->loop->ev, EVBREAK_ALL);
+        r->left = true;
         r->leave_ms = NEVER_MS;
         return;
     }
@@ -364,6 +364,11 @@ void redis_leave(struct redis *r)
     /* Answers come in order: after this one everything that was written has arrived. */
     if (!redis_send(r, 1, &quit, left, NULL))
         r->leave_ms = 0;
+}
+
+bool redis_has_left(const struct redis *r)
+{
+    return !r || r->left;
 }
 
 void redis_stop(struct loop *loop)

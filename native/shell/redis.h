@@ -34,8 +34,9 @@ struct redis *redis_start(struct loop *);
 /* On the loop thread, first thing: begin to connect. NULL is fine, here and below. */
 void redis_run(struct redis *);
 /* On the loop thread: take the marker away, let what was written go out; then, at the latest
- * in a moment, the loop is broken. */
+ * in a moment, it has left. */
 void redis_leave(struct redis *);
+bool redis_has_left(const struct redis *);
 /* After the loop thread has ended: everything is freed. */
 void redis_stop(struct loop *);
 

@@ -27,7 +27,7 @@ struct redis {
     struct redis_lookup *lookup;
     uint64_t phase_ms, retry_ms, backoff_ms;
     bool ever, said_away;           /* was up; the log knows that it is away */
-    bool leaving, closing;
+    bool leaving, left, closing;
     uint64_t leave_ms;
     struct list commands;           /* struct command, the oldest first */
     uint64_t trip_ms;               /* the last round trip */

@@ -53,6 +53,7 @@ struct peerage {
     pthread_cond_t take;            /* loader threads parked in peerage_take */
     unsigned takers_parked, takes_owed;
     pthread_cond_t changed;         /* a phase, a flight's end: who starts or closes waits */
+    atomic_uint parcels_under_way;  /* see turn.c: answers that the loop thread has yet to send */
     bool closed;                    /* no question is begun any more */
     uint64_t loop_wakes_ms;         /* what the loop thread's timer for flights is set to;
                                        NEVER_MS also where there is no loop thread */

@@ -9,6 +9,7 @@
 /* Effects on their way to the loop thread. */
 struct parcel {
     struct mail mail;
+    struct peerage *peerage;
     struct effects effects;
 };
 
@@ -32,6 +33,7 @@ static void begin(struct peerage *p, struct turn *t, struct loop *loop)
     t->rings = NULL;
     t->takers_to_wake = 0;
     t->self = NULL;
+    t->has_parcel = false;
     t->loop = loop;
     t->now_ms = loop && loop->server.now_ms ? loop->server.now_ms : clock_now_ms();
     pthread_mutex_lock(&p->lock);
@@ -154,6 +156,7 @@ static void open_parcel(struct mail *mail, struct loop *loop)
 
     if (loop)
         loop_carry(loop, &parcel->effects);
+    atomic_fetch_sub(&parcel->peerage->parcels_under_way, 1);
     effects_deinit(&parcel->effects);
     mem_free(parcel);
 }
@@ -177,15 +180,18 @@ static void carry(struct peerage *p, struct turn *t)
 {
     if (t->loop && t->effects.count) {
         loop_carry(t->loop, &t->effects);
-    } else if (has_sends(&t->effects)) {
+    } else if (t->has_parcel) {
         struct parcel *parcel = mem_alloc(sizeof *parcel);
         if (parcel) {
             parcel->mail.run = open_parcel;
+            parcel->peerage = p;
             parcel->effects = t->effects;
             list_init(&parcel->effects.completed);
             effects_init(&t->effects);
             if (!mailbox_post(&p->mailbox, &parcel->mail))
                 open_parcel(&parcel->mail, NULL);
+        } else {
+            atomic_fetch_sub(&p->parcels_under_way, 1);
         }
     }
     effects_deinit(&t->effects);
@@ -208,6 +214,10 @@ void turn_end(struct peerage *p, struct turn *t)
     bool wake_loop;
 
     deliver(p, t);
+    /* Under the lock: who closes when it has seen the last flight end sees its answer, too. */
+    t->has_parcel = !t->loop && has_sends(&t->effects);
+    if (t->has_parcel)
+        atomic_fetch_add(&p->parcels_under_way, 1);
     pthread_cond_broadcast(&p->changed);
     wake_loop = !t->loop && node_serve_due_ms(p->node) < p->loop_wakes_ms &&
                 p->loop_wakes_ms != NEVER_MS;

@@ -20,6 +20,7 @@ struct turn {
     uint64_t now_ms;
     struct port *self;          /* this thread empties it afterwards: no need to ring */
     struct loop *loop;          /* NULL: not on the loop thread */
+    bool has_parcel;            /* at its end: something for the loop thread to send */
 };
 
 void turn_begin(struct peerage *, struct turn *);       /* any thread but the loop's */

@@ -59,18 +59,22 @@ static peerage *new_node(void)
     return nodes_start(&o);
 }
 
-static void await_stat(peerage *p, const char *name, uint64_t wanted)
+static void await_stat(peerage *p, const char *name, double least)
 {
     long long until_ms = nodes_now_ms() + 15000;
 
-    while (nodes_stat(p, name) != wanted && nodes_now_ms() < until_ms)
+    while (nodes_stat(p, name) < least && nodes_now_ms() < until_ms)
         nodes_sleep_ms(10);
-    assert_int_equal(nodes_stat(p, name), wanted);
+    assert_true(nodes_stat(p, name) >= least);
 }
 
 static void await_state(peerage *p, int state)
 {
-    await_stat(p, "redis_state", (uint64_t)state);
+    long long until_ms = nodes_now_ms() + 15000;
+
+    while ((int)nodes_stat(p, "redis_state") != state && nodes_now_ms() < until_ms)
+        nodes_sleep_ms(10);
+    assert_int_equal(nodes_stat(p, "redis_state"), state);
 }
 
 /* Two nodes, eight threads, one key: one of them loads. */
@@ -171,8 +175,11 @@ static void test_close_while_waiting(void **state)
     await_stat(second, "redis_waits", 1);
     peerage_close(second, 0);
     asker_join(&waiter);
-    assert_int_equal(waiter.answer.kind, PEERAGE_TROUBLE);
-    assert_int_equal(waiter.answer.error, PEERAGE_E_CLOSED);
+    /* the leave to load, where Redis was let go before its thread was sent home */
+    if (waiter.answer.kind != PEERAGE_LOAD) {
+        assert_int_equal(waiter.answer.kind, PEERAGE_TROUBLE);
+        assert_int_equal(waiter.answer.error, PEERAGE_E_CLOSED);
+    }
     asker_join(&holder);
     peerage_free(second);
     peerage_free(first);
