@@ -4,6 +4,8 @@
 # find ends the process that did it, and so its test.
 #
 #   scripts/sanitize.sh [arguments of pytest]
+#   SANITIZER=thread scripts/sanitize.sh        under TSan, and fewer tests: it allows no
+#                                               threads after a fork
 #
 # About two minutes; arguments may name other tests. Tests that start a Python of their own in an environment of their own
 # can't run here: the sanitizers' library has to come first in every process.
@@ -22,24 +24,42 @@ needs_test
 install_packages
 make_venv
 install_peerage test
-say "Building the extension under ASan and UBSan"
-flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
-build=$ROOT/build/sanitized
+case ${SANITIZER:=address} in
+    address)
+        flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
+        libraries="libasan.so libubsan.so"
+        tests="tests/test_attacks_wire.py tests/test_attacks_membership.py tests/test_peers.py tests/test_fork.py"
+        ;;
+    thread)
+        flags=-fsanitize=thread
+        libraries=libtsan.so
+        tests="tests/test_cache.py tests/test_failures.py"
+        ;;
+    *) die "SANITIZER is $SANITIZER, and takes address or thread" ;;
+esac
+flags+=" -fno-omit-frame-pointer"
+say "Building the extension with $flags"
+build=$ROOT/build/sanitized-$SANITIZER
 CFLAGS="-O1 -g $flags" LDFLAGS="$flags" PEERAGE_BUILD=$build/native quietly sanitize-build.log \
     "$VENV/bin/python" setup.py -q build --build-base "$build" --build-lib "$build/lib" ||
     die "the sanitized extension could not be built, see above"
 unlock_setup
 
-if [[ " $*" != *" tests/"* ]]; then
-    set -- "$@" tests/test_attacks_wire.py tests/test_attacks_membership.py tests/test_peers.py \
-        tests/test_fork.py
-fi
+# lists of names
+# shellcheck disable=SC2086
+[[ " $*" == *" tests/"* ]] || set -- "$@" $tests
 say "Running: $*"
-LD_PRELOAD=$(cc -print-file-name=libasan.so):$(cc -print-file-name=libubsan.so)
+LD_PRELOAD=
+for library in $libraries; do
+    LD_PRELOAD+=${LD_PRELOAD:+:}$(cc -print-file-name="$library")
+done
 export LD_PRELOAD
+# Python itself knows nothing of TSan, so nothing is said of it.
+export TSAN_OPTIONS=halt_on_error=1:ignore_noninstrumented_modules=1:report_signal_unsafe=0
 export ASAN_OPTIONS=detect_leaks=0:handle_abort=1:abort_on_error=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export PYTHONMALLOC=malloc PYTHONPATH=$build/lib
 status=0
-run "$VENV/bin/python" -m pytest -n $((JOBS + 1)) --dist worksteal "$@" || status=$?
+# older sanitizers find no room for their shadow where a kernel randomizes addresses widely
+run setarch -R "$VENV/bin/python" -m pytest -n $((JOBS + 1)) --dist worksteal "$@" || status=$?
 exit $status
