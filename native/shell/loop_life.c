@@ -361,8 +361,6 @@ void loop_stop(struct peerage *p)
 
     if (!loop)
         return;
-    resolve_stop(loop->resolver);
-    loop->resolver = NULL;
     if (p->thread_runs) {
         mailbox_post(&p->mailbox, &mail);
         pthread_join(p->thread, NULL);
@@ -370,6 +368,8 @@ void loop_stop(struct peerage *p)
     }
     /* The loop's things are this thread's now. What ends may still answer, so the mailbox is
      * closed before the connections, and run out. */
+    resolve_stop(loop->resolver);
+    loop->resolver = NULL;
     mailbox_close(&p->mailbox);
     pthread_mutex_lock(&p->lock);
     p->loop_wakes_ms = NEVER_MS;
