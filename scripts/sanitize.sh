@@ -7,8 +7,9 @@
 #   SANITIZER=thread scripts/sanitize.sh        under TSan, and fewer tests: it allows no
 #                                               threads after a fork
 #
-# About two minutes; arguments may name other tests. Tests that start a Python of their own in an environment of their own
-# can't run here: the sanitizers' library has to come first in every process.
+# About two minutes; arguments may name other tests. Tests that start a Python of their own
+# in an environment of their own can't run here: the sanitizers' library has to come first in
+# every process.
 #
 # Leaks are looked for in the C tests (make -C native sanitize): Python itself leaves too
 # much behind at its exit for a leak of ours to show.

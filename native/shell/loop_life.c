@@ -366,10 +366,10 @@ void loop_stop(struct peerage *p)
         pthread_join(p->thread, NULL);
         p->thread_runs = false;
     }
-    /* The loop's things are this thread's now. What ends may still answer, so the mailbox is
-     * closed before the connections, and run out. */
+    /* The loop's things are this thread's now. */
     resolve_stop(loop->resolver);
     loop->resolver = NULL;
+    /* What ends may still answer, so this is closed before the connections, and run out. */
     mailbox_close(&p->mailbox);
     pthread_mutex_lock(&p->lock);
     p->loop_wakes_ms = NEVER_MS;
