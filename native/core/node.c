@@ -134,7 +134,7 @@ struct view *node_view(struct node *n, uint64_t now_ms)
 
     for (m = NULL; (m = swim_next(n->swim, m));)
         room += member_is_live(m);
-    struct view *v = mem_zalloc(sizeof *v + room * sizeof v->members[0]);
+    struct view *v = view_new(room);
     if (!v)
         return NULL;
     v->epoch = ++n->epoch;

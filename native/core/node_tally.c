@@ -134,7 +134,7 @@ static void owners_of(void *context, struct span name, struct span key, uint64_t
     unsigned at[RANKS_MAX];
 
     (void)name;
-    unsigned found = view_rank(v, serve_channel_hash(n->serve, key), 2, at);
+    unsigned found = serve_standing(n->serve, serve_channel_hash(n->serve, key), 2, at);
     for (unsigned i = 0; i < found; i++)
         owners[i] = v->members[at[i]].node_id;
 }

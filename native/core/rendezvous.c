@@ -45,43 +45,27 @@ uint64_t rendezvous_member(const struct rendezvous *r, const struct addr *a)
     return hash(r, in, sizeof in);
 }
 
-/* Is `a`, whose score is known, ahead of `b`? */
-static bool ahead(const struct rendezvous_candidate *a, uint64_t a_score,
-                  const struct rendezvous_candidate *b, uint64_t b_score)
+unsigned rendezvous_rank(const uint64_t *member_hashes, unsigned count, uint64_t channel_hash,
+                         unsigned want, unsigned *out)
 {
-    if (a_score != b_score)
-        return a_score > b_score;
-    return addr_compare(&a->addr, &b->addr) < 0;
-}
-
-unsigned rendezvous_rank(const struct rendezvous_candidate *all, unsigned count,
-                         uint64_t channel_hash, unsigned want, unsigned *out)
-{
-    unsigned have = 0;
-    uint64_t last_score = 0;    /* of out[have - 1] */
+    uint64_t scores[RENDEZVOUS_RANKS_MAX];
+    unsigned found = 0;
 
     if (want == 0)
         return 0;
     for (unsigned i = 0; i < count; i++) {
-        uint64_t score = rendezvous_score(channel_hash, all[i].member_hash);
-        unsigned at;
-
-        if (have == want && score < last_score)
+        uint64_t score = rendezvous_score(channel_hash, member_hashes[i]);
+        /* Nearly all of many members end here. */
+        if (found == want && score <= scores[want - 1])
             continue;
-        /* Insertion into the few best: their scores are cheaper to make again than to keep. */
-        for (at = have; at > 0; at--) {
-            const struct rendezvous_candidate *above = &all[out[at - 1]];
-            if (!ahead(&all[i], score, above,
-                       rendezvous_score(channel_hash, above->member_hash)))
-                break;
+        unsigned at = found < want ? found++ : want - 1;
+        /* Only a higher score passes one already placed, so ties go to the earlier. */
+        for (; at > 0 && score > scores[at - 1]; at--) {
+            scores[at] = scores[at - 1];
+            out[at] = out[at - 1];
         }
-        if (at == want)
-            continue;
-        if (have < want)
-            have++;
-        memmove(out + at + 1, out + at, (have - 1 - at) * sizeof *out);
+        scores[at] = score;
         out[at] = i;
-        last_score = rendezvous_score(channel_hash, all[out[have - 1]].member_hash);
     }
-    return have;
+    return found;
 }

@@ -36,14 +36,12 @@ static inline uint64_t rendezvous_score(uint64_t channel_hash, uint64_t member_h
     return x;
 }
 
-struct rendezvous_candidate {
-    uint64_t member_hash;
-    struct addr addr;
-};
+#define RENDEZVOUS_RANKS_MAX 8u
 
-/* Indices of the best `want` candidates for the channel, best first, into out.
- * Returns how many (fewer when there are fewer candidates). One pass, want is small. */
-unsigned rendezvous_rank(const struct rendezvous_candidate *, unsigned count,
-                         uint64_t channel_hash, unsigned want, unsigned *out);
+/* Indices of the best `want` members for a channel, best first, into out. The hashes stand in
+ * the order of the members' addresses, so that ties go to the earlier. Returns how many (fewer
+ * when there are fewer members). One pass; want is small, RENDEZVOUS_RANKS_MAX at most. */
+unsigned rendezvous_rank(const uint64_t *member_hashes, unsigned count, uint64_t channel_hash,
+                         unsigned want, unsigned *out);
 
 #endif

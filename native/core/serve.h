@@ -54,6 +54,10 @@ const struct view *serve_view(const struct serve *);    /* under the lock; NULL:
 bool serve_handed_on(const struct serve *);
 /* Nobody else takes part in the contest. */
 bool serve_is_alone(const struct serve *);
+/* Who stands for a channel, owner, heir and next, silent or not: indices into the view, best
+ * first. Returns how many; 0 without a view. Remembered until the members change. */
+unsigned serve_standing(struct serve *, uint64_t channel_hash, unsigned want,
+                        unsigned out[RANKS_MAX]);
 /* A channel's ranks as an asker should try them: those avoided left out but for the one
  * probe a time (O2). Returns how many. */
 unsigned serve_ranks(struct serve *, struct span channel, uint64_t now_ms,
@@ -172,7 +176,7 @@ struct kin {
 struct kin *serve_take_kin(struct serve *, struct span key);
 /* Is the member at this address (NULL: this node) owner or heir of the channel? This node is,
  * too, where there are no members. */
-bool serve_keeps(const struct serve *, struct span channel, const struct addr *who);
+bool serve_keeps(struct serve *, struct span channel, const struct addr *who);
 /* Everything goes (D3): a node that was declared dead and is back. */
 void serve_drop_all(struct serve *);
 

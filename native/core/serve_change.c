@@ -7,12 +7,11 @@
 #include "limits.h"
 #include "mem.h"
 
-bool serve_keeps(const struct serve *s, struct span channel, const struct addr *who)
+bool serve_keeps(struct serve *s, struct span channel, const struct addr *who)
 {
-    unsigned at[RANKS_MAX], count = 0;
+    unsigned at[RANKS_MAX];
+    unsigned count = serve_standing(s, rendezvous_channel(&s->rendezvous, channel), 2, at);
 
-    if (s->view)
-        count = view_rank(s->view, rendezvous_channel(&s->rendezvous, channel), 2, at);
     for (unsigned i = 0; i < count; i++) {
         const struct view_member *m = &s->view->members[at[i]];
         if (who ? addr_equal(&m->addr, who) : m->self)

@@ -50,11 +50,10 @@ void early_note(struct serve *s, const struct flight *f, uint32_t early_ms, uint
     due_by(s, e->at_ms);
 }
 
-static bool owns(const struct serve *s, struct span channel)
+static bool owns(struct serve *s, struct span channel)
 {
     unsigned at[RANKS_MAX];
-    unsigned found = s->view ? view_rank(s->view, rendezvous_channel(&s->rendezvous, channel), 1,
-                                         at) : 0;
+    unsigned found = serve_standing(s, rendezvous_channel(&s->rendezvous, channel), 1, at);
     return found ? s->view->members[at[0]].self : is_alone(s);
 }
 

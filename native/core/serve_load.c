@@ -186,7 +186,7 @@ static const struct view_member *whom_to_peek(struct serve *s, const struct flig
     uint64_t life_ms = (uint64_t)f->ttl_ms + f->stale_ms;
     if (f->ttl_ms != UINT32_MAX && now_ms - v->changed_ms >= life_ms)
         return NULL;
-    unsigned count = view_rank(v, f->channel_hash, 2, at);
+    unsigned count = serve_standing(s, f->channel_hash, 2, at);
     if (count < 2)
         return NULL;
     const struct view_member *owner = &v->members[at[0]], *heir = &v->members[at[1]];
@@ -393,7 +393,7 @@ static void push_to_heir(struct serve *s, const struct flight *f, const struct l
                          unsigned count, uint64_t now_ms, struct effects *fx)
 {
     unsigned at[RANKS_MAX];
-    unsigned found = s->view ? view_rank(s->view, f->channel_hash, 2, at) : 0;
+    unsigned found = serve_standing(s, f->channel_hash, 2, at);
 
     /* A draining node's last loads go to its new owner as well. */
     bool draining = found && s->view->phase == PHASE_DRAINING;

@@ -43,6 +43,7 @@ void serve_set_view(struct serve *s, struct view *view, uint64_t now_ms, struct 
 
     tell_gone(before, view, fx);
     s->view = view;
+    owners_forget(&s->owners);
     if (before && view && !same_contest(before, view)) {
         hand_begin(s, before, now_ms);
     } else {
@@ -102,15 +103,19 @@ static bool avoid(struct avoided *a, uint64_t now_ms, uint32_t timeout_ms)
     return false;
 }
 
+unsigned serve_standing(struct serve *s, uint64_t channel_hash, unsigned want,
+                        unsigned out[RANKS_MAX])
+{
+    return s->view ? owners_rank(&s->owners, s->view, channel_hash, want, out) : 0;
+}
+
 unsigned serve_ranks(struct serve *s, struct span channel, uint64_t now_ms,
                      struct query_rank out[RANKS_MAX])
 {
     unsigned at[RANKS_MAX], count = 0;
 
-    if (!s->view)
-        return 0;
-    unsigned found = view_rank(s->view, rendezvous_channel(&s->rendezvous, channel), RANKS_ASKED,
-                               at);
+    unsigned found = serve_standing(s, rendezvous_channel(&s->rendezvous, channel), RANKS_ASKED,
+                                    at);
     for (unsigned i = 0; i < found; i++) {
         const struct view_member *m = &s->view->members[at[i]];
         struct avoided *a = s->avoided_count ? avoided_find(s, &m->addr) : NULL;

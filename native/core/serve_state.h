@@ -6,6 +6,7 @@
 #define PEERAGE_SERVE_STATE_H
 
 #include "limits.h"
+#include "owners.h"
 #include "serve.h"
 
 #define AVOIDED_MAX 64u
@@ -39,6 +40,7 @@ struct serve {
     struct deletes *deletes;
     uint64_t channels_until_ms;     /* no delete of a whole channel is remembered longer */
     struct view *view;              /* NULL: the layer is off */
+    struct owners owners;           /* by that view */
     struct offered {                /* by the key's hash: when it was answered MISS, from which
                                        the time of what follows counts (O14) */
         uint64_t hash, at_ms;

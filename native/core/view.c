@@ -3,6 +3,20 @@
 
 #include <stdlib.h>
 
+#include "mem.h"
+
+struct view *view_new(size_t room)
+{
+    struct view *v = mem_zalloc(sizeof *v + room * (sizeof v->members[0] + sizeof *v->contest +
+                                                    sizeof *v->places));
+
+    if (!v)
+        return NULL;
+    v->contest = (uint64_t *)(v->members + room);
+    v->places = (uint16_t *)(v->contest + room);
+    return v;
+}
+
 static int by_address(const void *a, const void *b)
 {
     return addr_compare(&((const struct view_member *)a)->addr,
@@ -23,6 +37,11 @@ void view_finish(struct view *v)
     for (unsigned i = 0; i < v->count; i++) {
         struct view_member *m = &v->members[i];
         m->contends = !m->draining && !m->observer && (!m->warming || !anyone_ready);
+        v->any_draining |= m->draining;
+        if (m->contends) {
+            v->contest[v->contenders] = m->hash;
+            v->places[v->contenders++] = (uint16_t)i;
+        }
         if (m->self)
             v->self = (int)i;
         if (v->coordinator < 0 && m->coordinates && !m->warming && !m->draining && !m->observer)
@@ -33,32 +52,10 @@ void view_finish(struct view *v)
 unsigned view_rank(const struct view *v, uint64_t channel_hash, unsigned want,
                    unsigned out[RANKS_MAX])
 {
-    uint64_t scores[RANKS_MAX];
-    unsigned found = 0;
+    unsigned found = rendezvous_rank(v->contest, v->contenders, channel_hash, want, out);
 
-    /* The members stand in the order of their addresses and only a higher score passes
-     * one already placed, so ties go to the lower address. */
-    for (unsigned i = 0; i < v->count; i++) {
-        if (!v->members[i].contends)
-            continue;
-        uint64_t score = rendezvous_score(channel_hash, v->members[i].hash);
-        /* Nearly all of many members end here. */
-        if (found && found == want && score <= scores[want - 1])
-            continue;
-        unsigned at = found;
-        while (at > 0 && score > scores[at - 1])
-            at--;
-        if (at >= want)
-            continue;
-        if (found < want)
-            found++;
-        for (unsigned j = found - 1; j > at; j--) {
-            scores[j] = scores[j - 1];
-            out[j] = out[j - 1];
-        }
-        scores[at] = score;
-        out[at] = i;
-    }
+    for (unsigned i = 0; i < found; i++)
+        out[i] = v->places[out[i]];
     return found;
 }
 
@@ -67,7 +64,7 @@ int view_departing(const struct view *v, uint64_t channel_hash)
     uint64_t best = 0;
     int at = -1;
 
-    for (unsigned i = 0; i < v->count; i++) {
+    for (unsigned i = 0; v->any_draining && i < v->count; i++) {
         const struct view_member *m = &v->members[i];
         uint64_t score = rendezvous_score(channel_hash, m->hash);
         if ((m->contends || m->draining) && (at < 0 || score > best)) {

@@ -28,13 +28,21 @@ struct view {
     unsigned count;             /* live members, self and observers among them; by address */
     int self;                   /* index, -1: not (yet) a member */
     int coordinator;            /* index, -1: none */
+    bool any_draining;
+    unsigned contenders;
+    uint64_t *contest;          /* the contenders' hashes, in the order of the members */
+    uint16_t *places;           /* and where each stands among the members */
     struct view_member members[];
 };
 
 #define RANKS_MAX 3
 
+/* An empty view with room for so many members (MEMBERS_MAX at most), one block of memory for
+ * mem_free. NULL: out of memory. */
+struct view *view_new(size_t room);
+
 /* Sets contends for each member (rule M1: past warming and not draining nor observing;
- * where nobody is past warming, all the warming ones), self and coordinator (M8).
+ * where nobody is past warming, all the warming ones), the contest, self and coordinator (M8).
  * The members are sorted by address here. */
 void view_finish(struct view *);
 

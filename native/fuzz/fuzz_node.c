@@ -212,7 +212,7 @@ static struct addr addr_of(unsigned i)
 static void see(struct world *w)
 {
     uint8_t members = take_u8(&w->in), states = take_u8(&w->in);
-    struct view *v = mem_zalloc(sizeof *v + PEERS * sizeof v->members[0]);
+    struct view *v = view_new(PEERS);
 
     if (!v)
         abort();

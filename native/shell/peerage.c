@@ -636,8 +636,9 @@ int peerage_owner(const peerage *p, const void *channel, size_t bytes, struct pe
     struct peerage *locked = lock_of(p);
     const struct view *v = serve_view(node_serve(p->node));
     uint64_t hash = serve_channel_hash(node_serve(p->node), span_of(channel, bytes));
-    if (v && room > 0)
-        found = view_rank(v, hash, room < RANKS_MAX ? (unsigned)room : RANKS_MAX, at);
+    if (room > 0)
+        found = serve_standing(node_serve(p->node), hash,
+                               room < RANKS_MAX ? (unsigned)room : RANKS_MAX, at);
     for (unsigned i = 0; i < found; i++) {
         describe(&v->members[at[i]], &out[i]);
         if (score)

@@ -101,7 +101,7 @@ void fleet_apply(struct fleet *f, unsigned i, struct effects *fx);
 static void hand_view(struct fleet *f, unsigned i, uint32_t members, uint32_t warming,
                       bool swapped)
 {
-    struct view *v = mem_zalloc(sizeof *v + FLEET_NODES_MAX * sizeof v->members[0]);
+    struct view *v = view_new(FLEET_NODES_MAX);
     struct effects fx;
 
     if (!v)
@@ -602,17 +602,16 @@ void fleet_fail_loads(struct fleet *f, bool fail) { f->loads_fail = fail; }
 
 unsigned fleet_rank(struct fleet *f, const char *key, unsigned rank)
 {
-    struct rendezvous_candidate candidates[FLEET_NODES_MAX];
+    uint64_t hashes[FLEET_NODES_MAX];
     unsigned who[FLEET_NODES_MAX], order[RANKS_MAX], count = 0;
 
     for (unsigned i = 0; i < f->config.nodes; i++) {
         if (!lives(f, i))
             continue;
-        candidates[count].addr = f->stations[i].addr;
-        candidates[count].member_hash = serve_member_hash(fleet_serve(f, i), &f->stations[i].addr);
+        hashes[count] = serve_member_hash(fleet_serve(f, i), &f->stations[i].addr);
         who[count++] = i;
     }
-    unsigned found = rendezvous_rank(candidates, count,
+    unsigned found = rendezvous_rank(hashes, count,
                                      serve_channel_hash(fleet_serve(f, who[0]), span_text(key)),
                                      RANKS_MAX, order);
     assert(rank < found);

@@ -177,7 +177,7 @@ static void close_desk(struct desk *d)
 /* This node (port 1) and `others` more, all ready. */
 static void set_members(struct desk *d, unsigned others)
 {
-    struct view *v = mem_zalloc(sizeof *v + (others + 1) * sizeof v->members[0]);
+    struct view *v = view_new(others + 1);
 
     v->phase = PHASE_READY;
     v->count = others + 1;

@@ -1,0 +1,155 @@
+/* The contest as a node sees it (view), and what it remembers of it (owners). Rules O1, M1. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "core/mem.h"
+#include "core/owners.h"
+#include "core/prng.h"
+
+static struct view_member member(const struct rendezvous *r, unsigned i)
+{
+    struct view_member m = {.node_id = i + 1};
+    char text[32];
+
+    snprintf(text, sizeof text, "10.0.%u.%u:7946", i / 250, i % 250 + 1);
+    assert_true(addr_parse(text, &m.addr));
+    m.hash = rendezvous_member(r, &m.addr);
+    return m;
+}
+
+/* O1: whatever the order in which they came. */
+static void equal_scores_go_to_the_lower_address(void **state)
+{
+    struct rendezvous r;
+    struct prng prng;
+
+    (void)state;
+    rendezvous_init(&r, span_text("default"));
+    prng_seed(&prng, 3);
+    for (unsigned round = 0; round < 200; round++) {
+        struct view *v = view_new(6);
+        unsigned out[RANKS_MAX];
+
+        assert_non_null(v);
+        for (v->count = 0; v->count < 6; v->count++) {
+            v->members[v->count] = member(&r, 40 + v->count * 3);
+            v->members[v->count].hash = 99;
+        }
+        for (unsigned i = 6; i-- > 1;) {
+            unsigned j = (unsigned)prng_below(&prng, i + 1);
+            struct view_member t = v->members[i];
+            v->members[i] = v->members[j];
+            v->members[j] = t;
+        }
+        view_finish(v);
+        assert_int_equal(view_rank(v, 12345, RANKS_MAX, out), RANKS_MAX);
+        for (unsigned i = 0; i < RANKS_MAX; i++) {
+            assert_int_equal(out[i], i);
+            assert_int_equal(v->members[i].node_id, 40 + i * 3 + 1);
+        }
+        mem_free(v);
+    }
+}
+
+static struct view *random_view(const struct rendezvous *r, struct prng *prng)
+{
+    unsigned room = 1 + (unsigned)prng_below(prng, 60);
+    struct view *v = view_new(room);
+
+    assert_non_null(v);
+    for (; v->count < room; v->count++) {
+        struct view_member *m = &v->members[v->count];
+        *m = member(r, (unsigned)prng_below(prng, 8) + v->count * 8);
+        m->warming = prng_below(prng, 4) == 0;
+        m->draining = prng_below(prng, 4) == 0;
+        m->observer = prng_below(prng, 8) == 0;
+    }
+    view_finish(v);
+    return v;
+}
+
+/* By the definition, with nothing clever: the best contender that is not among `before`. */
+static int best_but(const struct view *v, uint64_t channel_hash, const unsigned *before,
+                    unsigned count)
+{
+    int best = -1;
+
+    for (unsigned i = 0; i < v->count; i++) {
+        bool taken = !v->members[i].contends;
+        for (unsigned j = 0; j < count; j++)
+            taken = taken || before[j] == i;
+        if (!taken && (best < 0 || rendezvous_score(channel_hash, v->members[i].hash) >
+                                       rendezvous_score(channel_hash, v->members[best].hash)))
+            best = (int)i;
+    }
+    return best;
+}
+
+static void check_departing(const struct view *v, uint64_t channel_hash)
+{
+    int best = -1;
+
+    for (unsigned i = 0; i < v->count; i++) {
+        const struct view_member *m = &v->members[i];
+        if ((m->contends || m->draining) &&
+            (best < 0 || rendezvous_score(channel_hash, m->hash) >
+                             rendezvous_score(channel_hash, v->members[best].hash)))
+            best = (int)i;
+    }
+    bool departs = best >= 0 && v->members[best].draining;
+    assert_int_equal(view_departing(v, channel_hash), departs ? best : -1);
+}
+
+/* Asked once, again, and after others took the place: always what the members say. More
+ * channels than there is room for share a set, and they come back when the members changed. */
+static void what_is_remembered_is_what_a_look_at_all_members_gives(void **state)
+{
+    struct owners *o = calloc(1, sizeof *o);
+    struct rendezvous r;
+    struct prng prng;
+    unsigned remembered = 0;
+
+    (void)state;
+    assert_non_null(o);
+    rendezvous_init(&r, span_text("default"));
+    prng_seed(&prng, 21);
+    for (unsigned round = 0; round < 300; round++) {
+        struct view *v = random_view(&r, &prng);
+        uint64_t channels[40];
+
+        owners_forget(o);
+        for (unsigned i = 0; i < ARRAY_COUNT(channels); i++)
+            channels[i] = prng_below(&prng, 4) + OWNERS_SETS * prng_below(&prng, 6);
+        for (unsigned ask = 0; ask < 200; ask++) {
+            uint64_t h = channels[prng_below(&prng, ARRAY_COUNT(channels))];
+            unsigned want = (unsigned)prng_below(&prng, RANKS_MAX + 1), out[RANKS_MAX];
+            for (unsigned i = 0; i < OWNERS_WAYS; i++) {
+                const struct owners_place *p = &o->sets[h % OWNERS_SETS][i];
+                remembered += p->found && p->channel_hash == h;
+            }
+            unsigned found = owners_rank(o, v, h, want, out);
+            assert_int_equal(found, want < v->contenders ? want : v->contenders);
+            for (unsigned i = 0; i < found; i++)
+                assert_int_equal(out[i], best_but(v, h, out, i));
+            check_departing(v, h);
+        }
+        mem_free(v);
+    }
+    assert_true(remembered > 10000);    /* and the memory was of use */
+    free(o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_scores_go_to_the_lower_address),
+        cmocka_unit_test(what_is_remembered_is_what_a_look_at_all_members_gives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
