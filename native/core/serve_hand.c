@@ -8,7 +8,9 @@
  * before the next node falls; until then a look at its former owner finds it (peeks, O3).
  * At most HANDING_MAX entries and HANDING_BYTES_MAX bytes are under way at once, so a slow
  * receiver slows the walk and nothing else. What a draining node has not handed on when its
- * time is over is lost, which costs a fetch and no error.
+ * time is over is lost, which costs a fetch and no error; so it walks twice, and those that
+ * somebody has asked for go first. The second walk offers these again, to find that they are
+ * there: an entry may be asked for at any time between the two.
  *
  * A channel's text is not kept with its entries, so its hash travels in place of it, as the
  * only member of the frame's chain.
@@ -39,6 +41,7 @@ struct hand {
     struct view *before;        /* as the contest was when all stood where it belonged;
                                    NULL: nothing to walk for */
     uint64_t cursor;            /* of store_walk */
+    bool hot;                   /* it is the walk for what was asked for */
     uint64_t begin_ms;
     unsigned busy;
     size_t bytes;               /* of all that is busy */
@@ -63,7 +66,8 @@ void hand_begin(struct serve *s, struct view *before, uint64_t now_ms)
     else
         h->before = before;
     h->cursor = 0;
-    h->begin_ms = s->view->phase == PHASE_DRAINING ? now_ms : now_ms + SETTLE_MS;
+    h->hot = s->view->phase == PHASE_DRAINING;
+    h->begin_ms = h->hot ? now_ms : now_ms + SETTLE_MS;
     due_by(s, h->begin_ms);
 }
 
@@ -226,11 +230,14 @@ void hand_on(struct serve *s, uint64_t now_ms, struct effects *fx)
             return;
         }
         h->cursor = store_walk(s->store, h->cursor, now_ms, &key, &channel_hash, &hit);
-        if (h->cursor == 0) {
+        if (h->cursor == 0 && !h->hot) {
             walked(h);
             return;
         }
-        consider(s, key, channel_hash, &hit, now_ms, fx);
+        if (h->cursor == 0)
+            h->hot = false;
+        else if (!h->hot || hit.was_hit)
+            consider(s, key, channel_hash, &hit, now_ms, fx);
     }
 }
 

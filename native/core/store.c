@@ -579,6 +579,7 @@ static void fill(const struct entry *e, uint64_t now_ms, struct store_hit *out)
     out->expires_ms = expires_of(e);
     out->stale_until_ms = stale_until_of(e);
     out->stale = now_ms >= out->expires_ms;
+    out->was_hit = e->visited;
 }
 
 bool store_get(struct store *s, struct span key, uint64_t now_ms, bool stale_too,

@@ -70,6 +70,49 @@ static void test_what_the_heir_lacks_is_handed_on(void **state)
     }
 }
 
+/* Its time may be over before all is handed on: what is asked for goes first (O8). */
+static void test_what_is_asked_for_is_handed_on_first(void **state)
+{
+    (void)state;
+    struct fleet_config config = usual;
+    unsigned owned[800], to[800], count = 0, hot = 0, there[2] = {0, 0};
+    char key[16];
+
+    config.heir = false;    /* nobody else has anything */
+    struct fleet *f = fleet_new(&config);
+    unsigned owner = fleet_rank(f, "k0", 0);
+    load_keys(f, 800, TTL);
+    for (unsigned i = 0; i < 800; i++) {
+        snprintf(key, sizeof key, "k%u", i);
+        if (fleet_rank(f, key, 0) != owner)
+            continue;
+        to[count] = fleet_rank(f, key, 1);
+        owned[count++] = i;
+    }
+    for (unsigned i = 0; i < count; i += 3, hot++) {
+        snprintf(key, sizeof key, "k%u", owned[i]);
+        fleet_ask(f, owner, key, 0, TTL, 0);
+    }
+    assert_true(hot > 60);
+    drain(f, owner);
+    while (!there[0] && !fleet_handed_on(f, owner)) {
+        fleet_run(f, 1);
+        there[0] = there[1] = 0;
+        for (unsigned i = 0; i < count; i++) {
+            snprintf(key, sizeof key, "k%u", owned[i]);
+            there[i % 3 == 0] += fleet_holds(f, to[i], key);
+        }
+    }
+    assert_true(there[0] && there[1] > hot * 3 / 4);
+    fleet_run(f, 1000);
+    assert_true(fleet_handed_on(f, owner));
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(key, sizeof key, "k%u", owned[i]);
+        assert_true(fleet_holds(f, to[i], key));
+    }
+    fleet_free(f);
+}
+
 /* Only where it lacks: with unchanged members the former heir has all, and is sent nothing. */
 static void test_nobody_is_sent_what_it_has(void **state)
 {
@@ -269,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_the_heir_lacks_is_handed_on),
+        cmocka_unit_test(test_what_is_asked_for_is_handed_on_first),
         cmocka_unit_test(test_nobody_is_sent_what_it_has),
         cmocka_unit_test(test_the_last_load_of_a_draining_owner_is_the_only_one),
         cmocka_unit_test(test_a_rolling_restart_fetches_nothing_twice),
