@@ -302,10 +302,11 @@ void port_conn_verified(struct port_conn *k, struct verify_job *j)
     list_init(&ended);
     k->verifying = NULL;
     verify_forget(j);
-    if (take_frames(k, &ended))
+    bool open = take_frames(k, &ended);
+    if (open && !k->gone)
         port_conn_flush(k);
     else
-        break_off(k, broken);
+        break_off(k, open ? dead : broken);
     go_on(&ended);
 }
 
@@ -352,16 +353,22 @@ void port_conn_check_members(struct peerage_port *at)
         k->gone = v && (found < 0 || v->members[found].node_id != k->node_id);
         pthread_mutex_unlock(&p->lock);
     }
-    /* What one query does next may add connections, and breaks none that is marked. */
+    /* A node that leaves says so after its last answers: what lies in the socket counts first.
+     * What one query does next may add connections, and breaks none that is marked. */
     for (bool again = true; again;) {
         again = false;
         LIST_FOREACH(&at->conns, l) {
             struct port_conn *k = CONTAINER_OF(l, struct port_conn, of);
-            if (k->gone) {
+            if (!k->gone || k->verifying)
+                continue;
+            if (k->heard_out) {
                 break_off(k, dead);
-                again = true;
-                break;
+            } else {
+                k->heard_out = true;
+                port_conn_ready(k, POLLER_READ);
             }
+            again = true;
+            break;
         }
     }
 }
