@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from benching import chart, fleet, local, owner  # noqa: E402
+from benching import chart, fleet, kept, local, owner  # noqa: E402
 from benching.measure import Row, Size  # noqa: E402
 from benching.rivals import Missing  # noqa: E402
 
@@ -44,7 +44,7 @@ ROWS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "owner_cpu_56k": partial(owner.owner_cpu, label="56k"),
     "owner_cpu_1k_pipelined": partial(owner.owner_cpu, label="1k", deep=16),
     "load_overhead": fleet.load_overhead,
-    "hit_ratio": fleet.hit_ratio,
+    "hit_ratio": kept.hit_ratio,
     "memory_per_entry": fleet.memory_per_entry,
     "idle": fleet.idle,
     "grow_get": fleet.grow_get,

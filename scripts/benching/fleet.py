@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import random
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from . import rivals
@@ -55,80 +54,6 @@ def load_overhead(size: Size) -> Iterator[Row]:
         assert loads >= asked * size.rounds, "not every question was a load of the owner's"
         note = f"the owner ran {loads} loads"
     yield row_of("load_overhead", "us", timed, "redis-py", 0.4, note)
-
-
-# -- what is kept under pressure ---------------------------------------------------------------
-
-
-def _traces(size: Size) -> dict[str, list[int]]:
-    """Keys asked for, one after another; the stores hold CAPACITY of them."""
-    n, rng = size.calls(400_000, 20_000), random.Random(7)
-    population = 50_000
-    weights = list(itertools.accumulate(1 / rank**0.9 for rank in range(1, population + 1)))
-    zipf = rng.choices(range(population), cum_weights=weights, k=n)
-    scan = []       # popular keys, and every so often a run over keys nobody asks for again
-    once = itertools.count(population)
-    for start in range(0, n, 20_000):
-        scan += zipf[start : start + 12_000] + [next(once) for _ in range(8_000)]
-    loop = [turn % (CAPACITY * 3 // 2) for turn in range(n)]
-    return {"zipf": zipf, "scan": scan, "loop": loop}
-
-
-CAPACITY = 2000
-ENTRY = 4096        # so large that what a cache keeps beside the value hardly matters
-
-
-def _hits(get: Callable, put: Callable, trace: list[int], value: bytes) -> float:
-    found = 0
-    for number in trace:
-        key = f"k{number}"
-        if get(key) is None:
-            put(key, value)
-        else:
-            found += 1
-    return 100 * found / len(trace)
-
-
-def hit_ratio(size: Size) -> Iterator[Row]:
-    """Per cent of hits, at equal bytes: ours pays for keys and bookkeeping out of them, the
-    others are given as many values as the bytes hold without."""
-    import cachebox
-    import peerage
-    import theine
-
-    value = bytes(ENTRY)
-    for name, trace in _traces(size).items():
-        peers = peerage.Peers(enable_peers=False, cache_bytes=CAPACITY * ENTRY)
-        ours = peers.cache("trace", ttl=3600)
-        lru: OrderedDict[str, bytes] = OrderedDict()
-
-        def touch(key: str, lru=lru):
-            if key not in lru:
-                return None
-            lru.move_to_end(key)
-            return lru[key]
-
-        def keep(key: str, kept: bytes, lru=lru) -> None:
-            lru[key] = kept
-            if len(lru) > CAPACITY:
-                lru.popitem(last=False)
-
-        tiny, box = theine.Cache(CAPACITY), cachebox.LFUCache(CAPACITY)
-        others = {
-            "LRU": _hits(touch, keep, trace, value),
-            "W-TinyLFU (theine)": _hits(lambda k, t=tiny: t.get(k)[0], tiny.set, trace, value),
-            "LFU (cachebox)": _hits(box.get, box.insert, trace, value),
-        }
-        if hasattr(tiny, "close"):
-            tiny.close()
-        row = Row(f"hit_ratio_{name}", "% hits", _hits(ours.get, ours.set, trace, value), others,
-                  max(("LRU", "W-TinyLFU (theine)"), key=lambda who, o=others: o[who]))  # fmt: skip
-        # Here more is better: the ratio is of the misses.
-        best = others[row.against]
-        row.ratio_is = (100 - row.ours) / (100 - best)
-        row.goal = (100 - best + 1) / (100 - best)
-        row.note = f"{row.ours - best:+.2f} points; the ratio is of misses"
-        yield row
 
 
 # -- memory -------------------------------------------------------------------------------------
