@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from . import traces
 from .measure import Row, Size, private_dirty
 
 CAPACITY = 2000
@@ -158,3 +159,10 @@ def hit_ratio(size: Size) -> Iterator[Row]:
     loop = [turn % (CAPACITY * 3 // 2) for turn in range(n)]
     for name, numbers in (("zipf", zipf), ("scan", scan), ("loop", loop)):
         yield _row(name, [f"k{number}" for number in numbers])
+
+
+def hit_ratio_public(size: Size) -> Iterator[Row]:
+    """Recorded ones, which others measure with too. Their keys alone: every value has ENTRY
+    bytes, since of the others none counts bytes."""
+    for name, keys in traces.public().items():
+        yield _row(name, keys[: size.calls(len(keys), 20_000)])
