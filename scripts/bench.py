@@ -2,13 +2,13 @@
 """What the layer costs, beside what else there is: each row runs ours and the others by
 turns, and prints medians, p99 and the ratio (ours / the rival named; below 1 is ahead).
 
-    scripts/bench.py                          every row, a quarter of an hour
+    scripts/bench.py                          every row, some twenty minutes
     scripts/bench.py --only local_hit         rows whose name begins so; may be repeated
     scripts/bench.py --json                   one object per row
     scripts/bench.py --chart docs/bench.png   and draw it
     scripts/bench.py --quick                  does every row run? Its numbers say nothing
 
-Needs: pip install 'peerage[bench]', redis-server, memcached, openssl, a compiler for the
+Needs: pip install 'peerage[bench,demo]', redis-server, memcached, openssl, a compiler for the
 rows of the C side, and PyPI for recorded traces (hit_ratio_public: 81 MB once, see traces.py). A
 row whose needs are missing is left out, and said so on stderr.
 Exit status: 0, 1 if a row failed.
@@ -50,6 +50,7 @@ ROWS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "memory_per_entry": fleet.memory_per_entry,
     "idle": fleet.idle,
     "grow_get": fleet.grow_get,
+    "grow_nodes": fleet.grow_nodes,
 }
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import multiprocessing
 import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from . import rivals
 from .measure import Row, Size, best_of, cpu_us, private_dirty, row_of, time_calls, time_fresh
@@ -174,3 +178,28 @@ def grow_get(size: Size) -> Iterator[Row]:
             first = row
         yield row
         del cache, plain, names
+
+
+def grow_nodes(size: Size) -> Iterator[Row]:
+    """How often a fleet fetches a key within its TTL, with ever more nodes (see
+    scripts/coalescing_load.py, which counts in the upstream's own log)."""
+    import peerage.demo.load.run  # noqa: F401 (what is missing is said before anything starts)
+
+    script = Path(__file__).resolve().parents[1] / "coalescing_load.py"
+    for count in (2,) if size.quick else (2, 6, 12, 24):
+        load = subprocess.run(
+            [sys.executable, str(script), "--nodes", str(count), "--seconds",
+             str(size.calls(10, 3)), "--coordination", "peers", "--json"],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        if load.returncode:
+            raise RuntimeError(f"{count} nodes: {load.stdout}{load.stderr}")
+        said = json.loads(load.stdout)
+        assert said["errors"] == said["wrong"] == 0 and said["nodes"] == count
+        note = (
+            f"{said['requests'] / said['seconds']:,.0f} requests/s, {said['distinct']} keys, "
+            f"{said['errors']} errors, {said['wrong']} wrong; "
+            f"p50 {said['p50_ms']} ms, p99 {said['p99_ms']} ms, of hits {said['p99_hit_ms']} ms"
+        )  # fmt: skip
+        yield Row(f"grow_nodes_{count}", "fetches per key and TTL",
+                  said["fetches_per_key_per_ttl"], {"allowed": 1.1}, "allowed", 1.0, note=note)  # fmt: skip
