@@ -2,14 +2,15 @@
 """What the layer costs, beside what else there is: each row runs ours and the others by
 turns, and prints medians, p99 and the ratio (ours / the rival named; below 1 is ahead).
 
-    scripts/bench.py                          every row, a quarter of an hour
+    scripts/bench.py                          every row, some twenty minutes
     scripts/bench.py --only local_hit         rows whose name begins so; may be repeated
     scripts/bench.py --json                   one object per row
     scripts/bench.py --chart docs/bench.png   and draw it
     scripts/bench.py --quick                  does every row run? Its numbers say nothing
 
-Needs: pip install 'peerage[bench]', redis-server, memcached, openssl, and a compiler for the
-rows of the C side. A row whose needs are missing is left out, and said so on stderr.
+Needs: pip install 'peerage[bench,demo]', redis-server, memcached, openssl, a compiler for the
+rows of the C side, and PyPI for recorded traces (hit_ratio_public: 81 MB once, see traces.py). A
+row whose needs are missing is left out, and said so on stderr.
 Exit status: 0, 1 if a row failed.
 """
 
@@ -25,7 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from benching import chart, fleet, local, owner  # noqa: E402
+from benching import chart, fleet, kept, local, owner  # noqa: E402
 from benching.measure import Row, Size  # noqa: E402
 from benching.rivals import Missing  # noqa: E402
 
@@ -44,10 +45,12 @@ ROWS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "owner_cpu_56k": partial(owner.owner_cpu, label="56k"),
     "owner_cpu_1k_pipelined": partial(owner.owner_cpu, label="1k", deep=16),
     "load_overhead": fleet.load_overhead,
-    "hit_ratio": fleet.hit_ratio,
+    "hit_ratio": kept.hit_ratio,
+    "hit_ratio_public": kept.hit_ratio_public,
     "memory_per_entry": fleet.memory_per_entry,
     "idle": fleet.idle,
     "grow_get": fleet.grow_get,
+    "grow_nodes": fleet.grow_nodes,
 }
 
 

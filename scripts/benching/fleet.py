@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import multiprocessing
 import os
 import random
+import subprocess
+import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from . import rivals
-from .measure import Row, Size, best_of, cpu_us, private_dirty, row_of, tight, time_calls, time_tight
+from .measure import Row, Size, best_of, cpu_us, private_dirty, row_of, time_calls, time_fresh
 from .nodes import MADE, Pair, Process, settings
 
 
@@ -55,80 +58,6 @@ def load_overhead(size: Size) -> Iterator[Row]:
         assert loads >= asked * size.rounds, "not every question was a load of the owner's"
         note = f"the owner ran {loads} loads"
     yield row_of("load_overhead", "us", timed, "redis-py", 0.4, note)
-
-
-# -- what is kept under pressure ---------------------------------------------------------------
-
-
-def _traces(size: Size) -> dict[str, list[int]]:
-    """Keys asked for, one after another; the stores hold CAPACITY of them."""
-    n, rng = size.calls(400_000, 20_000), random.Random(7)
-    population = 50_000
-    weights = list(itertools.accumulate(1 / rank**0.9 for rank in range(1, population + 1)))
-    zipf = rng.choices(range(population), cum_weights=weights, k=n)
-    scan = []       # popular keys, and every so often a run over keys nobody asks for again
-    once = itertools.count(population)
-    for start in range(0, n, 20_000):
-        scan += zipf[start : start + 12_000] + [next(once) for _ in range(8_000)]
-    loop = [turn % (CAPACITY * 3 // 2) for turn in range(n)]
-    return {"zipf": zipf, "scan": scan, "loop": loop}
-
-
-CAPACITY = 2000
-ENTRY = 4096        # so large that what a cache keeps beside the value hardly matters
-
-
-def _hits(get: Callable, put: Callable, trace: list[int], value: bytes) -> float:
-    found = 0
-    for number in trace:
-        key = f"k{number}"
-        if get(key) is None:
-            put(key, value)
-        else:
-            found += 1
-    return 100 * found / len(trace)
-
-
-def hit_ratio(size: Size) -> Iterator[Row]:
-    """Per cent of hits, at equal bytes: ours pays for keys and bookkeeping out of them, the
-    others are given as many values as the bytes hold without."""
-    import cachebox
-    import peerage
-    import theine
-
-    value = bytes(ENTRY)
-    for name, trace in _traces(size).items():
-        peers = peerage.Peers(enable_peers=False, cache_bytes=CAPACITY * ENTRY)
-        ours = peers.cache("trace", ttl=3600)
-        lru: OrderedDict[str, bytes] = OrderedDict()
-
-        def touch(key: str, lru=lru):
-            if key not in lru:
-                return None
-            lru.move_to_end(key)
-            return lru[key]
-
-        def keep(key: str, kept: bytes, lru=lru) -> None:
-            lru[key] = kept
-            if len(lru) > CAPACITY:
-                lru.popitem(last=False)
-
-        tiny, box = theine.Cache(CAPACITY), cachebox.LFUCache(CAPACITY)
-        others = {
-            "LRU": _hits(touch, keep, trace, value),
-            "W-TinyLFU (theine)": _hits(lambda k, t=tiny: t.get(k)[0], tiny.set, trace, value),
-            "LFU (cachebox)": _hits(box.get, box.insert, trace, value),
-        }
-        if hasattr(tiny, "close"):
-            tiny.close()
-        row = Row(f"hit_ratio_{name}", "% hits", _hits(ours.get, ours.set, trace, value), others,
-                  max(("LRU", "W-TinyLFU (theine)"), key=lambda who, o=others: o[who]))  # fmt: skip
-        # Here more is better: the ratio is of the misses.
-        best = others[row.against]
-        row.ratio_is = (100 - row.ours) / (100 - best)
-        row.goal = (100 - best + 1) / (100 - best)
-        row.note = f"{row.ours - best:+.2f} points; the ratio is of misses"
-        yield row
 
 
 # -- memory -------------------------------------------------------------------------------------
@@ -223,23 +152,54 @@ def idle(size: Size) -> Iterator[Row]:
 
 
 def grow_get(size: Size) -> Iterator[Row]:
-    """A get, among ever more entries, in an order that no cache of the processor foresees."""
+    """A get, among ever more entries, in an order that no cache of the processor foresees. From
+    the second row on the ratio is of the growths: what ours costs by what it cost among the
+    fewest, beside the same of dict's."""
     import peerage
 
-    for entries in (1_000, 10_000) if size.quick else (1_000, 100_000, 1_000_000):
+    counts = (1_000, 10_000) if size.quick else (1_000, 100_000, 1_000_000, 10_000_000)
+    first = None
+    for entries in counts:
         cache = peerage.Peers(enable_peers=False, cache_bytes=4 << 30).cache("c", ttl=3600)
         names = [f"key:{n:08}" for n in range(entries)]
         plain = dict.fromkeys(names, b"x" * 16)
         for key in names:
             cache.set(key, b"x" * 16)
-        keys = random.Random(1).sample(names, min(entries, 20_000))
-        # as an application has them: made for this question, their hash not known yet
-        statement = "for key in [k[:] + '' for k in keys]: get(key)"
-        timed = time_tight({
-            "ours": tight(statement, keys=keys, get=cache.get),
-            "dict": tight(statement, keys=keys, get=plain.get),
-        }, size.calls(max(1, 20_000 // len(keys)), 1), size)  # fmt: skip
-        for who in timed:
-            timed[who] = [ns / len(keys) for ns in timed[who]]
-        yield row_of(f"grow_get_{entries}", "ns", timed, "dict", None)
-        del cache, plain
+        asked = random.Random(1).sample(names, min(entries, 20_000))
+        assert cache.peers.stats()["entries"] == entries and cache.get(asked[0]) == b"x" * 16
+        timed = time_fresh({"ours": cache.get, "dict": plain.get}, asked, size)
+        row = row_of(f"grow_get_{entries}", "ns", timed, "dict", None)
+        if first:
+            ours, theirs = row.ours / first.ours, row.others["dict"] / first.others["dict"]
+            row.note = (f"{row.ratio:.2f} of dict; since {counts[0]:,} entries ours grew "
+                        f"{ours:.2f}-fold, dict {theirs:.2f}-fold: the ratio is of these")  # fmt: skip
+            row.ratio_is, row.goal = ours / theirs, 1.0
+        else:
+            first = row
+        yield row
+        del cache, plain, names
+
+
+def grow_nodes(size: Size) -> Iterator[Row]:
+    """How often a fleet fetches a key within its TTL, with ever more nodes (see
+    scripts/coalescing_load.py, which counts in the upstream's own log)."""
+    import peerage.demo.load.run  # noqa: F401 (what is missing is said before anything starts)
+
+    script = Path(__file__).resolve().parents[1] / "coalescing_load.py"
+    for count in (2,) if size.quick else (2, 6, 12, 24):
+        load = subprocess.run(
+            [sys.executable, str(script), "--nodes", str(count), "--seconds",
+             str(size.calls(10, 3)), "--coordination", "peers", "--json"],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        if load.returncode:
+            raise RuntimeError(f"{count} nodes: {load.stdout}{load.stderr}")
+        said = json.loads(load.stdout)
+        assert said["errors"] == said["wrong"] == 0 and said["nodes"] == count
+        note = (
+            f"{said['requests'] / said['seconds']:,.0f} requests/s, {said['distinct']} keys, "
+            f"{said['errors']} errors, {said['wrong']} wrong; "
+            f"p50 {said['p50_ms']} ms, p99 {said['p99_ms']} ms, of hits {said['p99_hit_ms']} ms"
+        )  # fmt: skip
+        yield Row(f"grow_nodes_{count}", "fetches per key and TTL",
+                  said["fetches_per_key_per_ttl"], {"allowed": 1.1}, "allowed", 1.0, note=note)  # fmt: skip

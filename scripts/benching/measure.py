@@ -88,6 +88,30 @@ def time_tight(subjects: dict[str, Callable[[int], None]], loops: int, size: Siz
     return timed
 
 
+def time_fresh(subjects: dict[str, Callable[[str], object]], keys: list[str], size: Size,
+               ) -> dict[str, list[float]]:  # fmt: skip
+    """Nanoseconds a call, the mean of a round. The keys are made anew for each round, outside
+    the time: as an application has them, their hashes not known yet."""
+    timed: dict[str, list[float]] = {who: [] for who in subjects}
+    order = list(subjects.items())
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(size.rounds * 9 + 1):
+            random.shuffle(order)
+            for who, get in order:
+                fresh = [key[:1] + key[1:] for key in keys]
+                began = time.perf_counter_ns()
+                for key in fresh:
+                    get(key)
+                spent = (time.perf_counter_ns() - began) / len(keys)
+                if turn:                # the first round warms up
+                    timed[who].append(spent)
+    finally:
+        gc.enable()
+    return timed
+
+
 def time_calls(subjects: dict[str, tuple[Callable[[str], object], Callable[[], list[str]]]],
                size: Size) -> dict[str, list[float]]:  # fmt: skip
     """Microseconds of every single call. A subject is what is called with a key, and what
