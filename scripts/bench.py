@@ -50,6 +50,7 @@ ROWS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "memory_per_entry": fleet.memory_per_entry,
     "idle": fleet.idle,
     "grow_get": fleet.grow_get,
+    "grow_owner": owner.grow_owner,
     "grow_nodes": fleet.grow_nodes,
 }
 

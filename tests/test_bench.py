@@ -56,8 +56,18 @@ def test_an_owners_hit_beside_redis():
     for row in rows.values():
         check_shape(row)
     assert rows["owner_hit_sync_56k"]["against"] == "redis-py TLS"
+    assert "ping-pong" in rows["owner_hit_sync_56k"]["others"]
     # that the questions really went to the owner is checked where they are asked
     assert "travelled" in rows["owner_hit_sync_56k"]["note"]
+
+
+def test_owners_of_channels_new_and_remembered():
+    rows = rows_of("--only", "grow_owner")
+    counts = ("2", "24", "1000")
+    assert set(rows) == {f"grow_owner_{n}{which}" for n in counts for which in ("", "_remembered")}
+    for row in rows.values():
+        check_shape(row)
+        assert row["ours"] > 0
 
 
 def test_a_row_that_is_not_there_is_named():

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 from collections.abc import Iterator
@@ -49,10 +50,58 @@ def _both(size: Size, label: str, encrypted: bool = False):
         yield pair, server
 
 
+def _native(name: str) -> str:
+    """One of native/bench, compiled as an installation's library is."""
+    build = os.environ.get("PEERAGE_BUILD") or str(NATIVE / "build")
+    target = str(Path(build).resolve() / "bench" / name)
+    subprocess.run(["make", "-s", "-C", str(NATIVE), f"BUILD={Path(build).resolve()}", target],
+                   check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+    return target
+
+
+@contextlib.contextmanager
+def _bare(value_bytes: int):
+    """A server that does nothing but read and write: the kernel's share."""
+    server = subprocess.Popen([_native("bench_bare"), str(value_bytes)], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        yield server.pid, int(server.stdout.readline())
+    finally:
+        server.stdin.close()
+        server.wait(10)
+        server.stdout.close()
+
+
+class PingPong:
+    """What the machine and the event loop take when nobody does anything: as many bytes as a
+    request and an answer of Redis' have, unprotected, from a bare server, into one buffer."""
+
+    REQUEST = b"*2\r\n$3\r\nGET\r\n$10\r\nkey-000000\r\n"
+
+    def __init__(self, port: int, value_bytes: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.answer = memoryview(bytearray(len(f"${value_bytes}\r\n") + value_bytes + 2))
+
+    def get(self, key: str) -> None:
+        self.socket.sendall(self.REQUEST)
+        have = 0
+        while have < len(self.answer):
+            have += self.socket.recv_into(self.answer[have:])
+
+    async def aget(self, key: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.socket.setblocking(False)
+        await loop.sock_sendall(self.socket, self.REQUEST)
+        have = 0
+        while have < len(self.answer):
+            have += await loop.sock_recv_into(self.socket, self.answer[have:])
+
+
 def owner_hit_sync(size: Size, label: str, encrypted: bool = False) -> Iterator[Row]:
     asked = size.calls(1000, 40)
-    with _both(size, label, encrypted) as (pair, server):
-        tls, plain = server.client(True), server.client(False)
+    with _both(size, label, encrypted) as (pair, server), _bare(pair.size) as (_, port):
+        tls, plain, bare = server.client(True), server.client(False), PingPong(port, pair.size)
 
         def keys() -> list[str]:
             return pair.shuffled(asked)
@@ -64,7 +113,9 @@ def owner_hit_sync(size: Size, label: str, encrypted: bool = False) -> Iterator[
             "ours": (pair.cache.get, keys),
             "redis-py TLS": (tls.get, theirs),
             "redis-py": (plain.get, theirs),
+            "ping-pong": (bare.get, theirs),
         }, size)  # fmt: skip
+        bare.socket.close()
         note = f"{pair.check_travelled()}; {rivals.versions()}"
     name = f"owner_hit_sync_{label}" + ("_encrypted" if encrypted else "")
     goal = 0.55 if encrypted else {"56k": 0.6, "1k": 0.7}[label]
@@ -78,25 +129,28 @@ def owner_hit_async(size: Size, label: str) -> Iterator[Row]:
     """Under asyncio, and again under uvloop."""
     asked = size.calls(700, 40)
 
-    async def run(pair: Pair, server: rivals.Redis) -> dict[str, list[float]]:
+    async def run(pair: Pair, server: rivals.Redis, port: int) -> dict[str, list[float]]:
         tls, plain = server.async_client(True), server.async_client(False)
+        bare = PingPong(port, pair.size)
         timed = await time_awaits({
             "ours": (pair.cache.aget, lambda: pair.shuffled(asked)),
             "redis.asyncio TLS": (tls.get, lambda: pair.shuffled(asked, ours=False)),
             "redis.asyncio": (plain.get, lambda: pair.shuffled(asked, ours=False)),
+            "ping-pong": (bare.aget, lambda: pair.shuffled(asked, ours=False)),
         }, size)  # fmt: skip
+        bare.socket.close()
         await tls.aclose()
         await plain.aclose()
         return timed
 
-    with _both(size, label) as (pair, server):
-        runs = {"": asyncio.run(run(pair, server))}
+    with _both(size, label) as (pair, server), _bare(pair.size) as (_, port):
+        runs = {"": asyncio.run(run(pair, server, port))}
         try:
             import uvloop
         except ModuleNotFoundError:
             pass
         else:
-            runs["_uvloop"] = uvloop.run(run(pair, server))
+            runs["_uvloop"] = uvloop.run(run(pair, server, port))
         note = f"{pair.check_travelled()}; {rivals.versions()}"
     for under, timed in runs.items():
         name = f"owner_hit_async_{label}"
@@ -106,15 +160,6 @@ def owner_hit_async(size: Size, label: str) -> Iterator[Row]:
 
 
 # -- the C side -----------------------------------------------------------------------------
-
-
-def _native(name: str) -> str:
-    """One of native/bench, compiled as an installation's library is."""
-    build = os.environ.get("PEERAGE_BUILD") or str(NATIVE / "build")
-    target = str(Path(build).resolve() / "bench" / name)
-    subprocess.run(["make", "-s", "-C", str(NATIVE), f"BUILD={Path(build).resolve()}", target],
-                   check=True, stdout=subprocess.DEVNULL)  # fmt: skip
-    return target
 
 
 def owner_floor(size: Size) -> Iterator[Row]:
@@ -132,19 +177,6 @@ def owner_floor(size: Size) -> Iterator[Row]:
     row = row_of("owner_floor_56k", "us", timed, "ping-pong", 1.25)
     row.p99 = {who: sorted(values)[len(values) // 2] for who, values in tails.items()}
     yield row
-
-
-@contextlib.contextmanager
-def _bare(value_bytes: int):
-    """A server that does nothing but read and write: the kernel's share."""
-    server = subprocess.Popen([_native("bench_bare"), str(value_bytes)], stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE, text=True)  # fmt: skip
-    try:
-        yield server.pid, int(server.stdout.readline())
-    finally:
-        server.stdin.close()
-        server.wait(10)
-        server.stdout.close()
 
 
 def owner_cpu(size: Size, label: str, deep: int = 1) -> Iterator[Row]:
@@ -184,3 +216,14 @@ def owner_cpu(size: Size, label: str, deep: int = 1) -> Iterator[Row]:
     name = f"owner_cpu_{label}" + ("_pipelined" if deep > 1 else "")
     goal = 1.3 if deep > 1 else {"1k": 0.8, "56k": 1.0}[label]
     yield row_of(name, "us CPU", spent, "redis", goal, note)
+
+
+def grow_owner(size: Size) -> Iterator[Row]:
+    """From C: who owns a channel, among ever more members; asked for the first time, and again."""
+    allowed = {"new": 2.0, "remembered": 0.1}
+    out = subprocess.run([_native("bench_owner")], stdout=subprocess.PIPE, text=True, check=True)
+    for found in re.finditer(r"among +(\d+) members +new +(\d+) ns +remembered +(\d+) ns", out.stdout):
+        for which, ns in zip(("new", "remembered"), found.groups()[1:], strict=True):
+            name = f"grow_owner_{found[1]}" + ("_remembered" if which == "remembered" else "")
+            yield Row(name, "us", int(ns) / 1000, {"allowed": allowed[which]}, "allowed", 1.0,
+                      note="the name's hash among it")  # fmt: skip
