@@ -34,6 +34,7 @@ STANDS_ON = {
     "datagrams": {"frame", "message", "replay", "seal"},
     "rendezvous": set(),
     "view": {"rendezvous"},
+    "owners": {"view"},
     "key": set(),
     "deletes": {"siphash"},
     "store": {"blob", "message", "siphash"},
@@ -42,7 +43,7 @@ STANDS_ON = {
     "effects": {"blob", "message"},
     "query": {"flight", "message", "view"},
     "tier": {"blob", "flight"},
-    "serve": {"deletes", "effects", "flight", "query", "rendezvous", "store", "view"},
+    "serve": {"deletes", "effects", "flight", "owners", "query", "rendezvous", "store", "view"},
     "swim": set(),
 }
 STANDS_ON["node"] = set(STANDS_ON)
