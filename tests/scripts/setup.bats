@@ -28,11 +28,13 @@ stub()
 }
 
 # script SHELL: run as a script that uses the library, from the tree
+# Signals as a terminal's shell has them, whatever started the tests: one that is ignored from
+# the start (nohup) no script could catch.
 script()
 {
     printf '#!/usr/bin/env bash\nset -euo pipefail\n. "%s/scripts/lib/setup.sh"\n%s\n' "$TREE" "$1" \
         >"$BATS_TEST_TMPDIR/script.sh"
-    PATH=$STUBS:$PATH bash "$BATS_TEST_TMPDIR/script.sh"
+    PATH=$STUBS:$PATH env --default-signal bash "$BATS_TEST_TMPDIR/script.sh"
 }
 
 # A compiler that finds every header but libev's.
