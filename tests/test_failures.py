@@ -45,6 +45,15 @@ def go_on(worker):
     os.kill(worker.pid, signal.SIGCONT)
 
 
+def pushed(workers):
+    """Until the heirs have what their owners sent them: who is killed at once keeps it back."""
+    def arrived():
+        stats = [w("stats") for w in workers]
+        return sum(s["pushes_taken"] for s in stats) == sum(s["pushes"] for s in stats)
+
+    until(arrived, 5, "an heir did not take what it was sent")
+
+
 def is_dead_for(workers, address):
     return all(address not in [m["address"] for m in w("members") if m["live"]] for w in workers)
 
@@ -237,6 +246,7 @@ def test_a_replacement_on_a_killed_nodes_port(fleet, worker):
     keys = owner("owned", 5, "place")
     for key in keys:
         owner("lookup", "value", key)
+    pushed(workers)
     owner.end()
     port = owner.address.rpartition(":")[2]
     fresh = worker(PEER_PORT=port, PEER_PORT_RANGE="1", PEERS=heir.address)
@@ -258,6 +268,7 @@ def test_two_nodes_killed_one_after_the_other_lose_nothing(fleet):
     keys = [f"twice{i}" for i in range(40)]
     for got in workers[0]("many", "value", keys):
         assert got["value"]
+    pushed(workers)
     for victim in (workers[2], workers[3]):
         gone = victim.address
         victim.end()
