@@ -125,8 +125,10 @@ def test_a_black_holed_owner(function, peer_env, tmp_path):
 @pytest.mark.alone
 def test_a_stopped_owner_with_an_accepted_load_then_a_delete(fleet):
     """No caller fails, and when it goes on, nothing that was deleted comes back: a node that
-    was declared dead drops everything before it serves again (D3). A key is loaded anew at most
-    twice: nodes that for a moment disagree on who lives may both load it."""
+    was declared dead drops everything before it serves again (D3). After a delete a key is loaded
+    at most twice: nodes that for a moment disagree on who lives may both load it. Where a
+    connection was there, the delete that the owner was asked for lies in its socket, and it runs
+    it once more when it goes on: then they load again."""
     workers = fleet(4, PEER_LOAD_TIMEOUT="6")
     owner, heir, others = by_rank(workers, "held")
     living = [heir, *others]
@@ -170,9 +172,11 @@ def test_a_stopped_owner_with_an_accepted_load_then_a_delete(fleet):
             for key in takes:
                 look(w, key)
         time.sleep(0.1)
+    late = max(w("stats")["drops"] for w in living) - len(takes)
     for key in takes:
         anew = loads(workers, key) - deleted[key]
-        assert seen[key] <= anew and len(anew) <= 2, (anew, seen[key], deleted[key])
+        assert seen[key] <= anew, (anew, seen[key], deleted[key])
+        assert len(anew) <= (4 if late else 2), (anew, late)
 
 
 def test_a_node_stopped_for_longer_than_the_suspicion(fleet):
