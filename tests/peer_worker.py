@@ -30,6 +30,7 @@ class Listed(Exception):
 
 def count(key):
     loads[key] = loads.get(key, 0) + 1
+    return loads[key]
 
 
 # -- what the application would write -------------------------------------------------------
@@ -49,6 +50,14 @@ def value(key, size=0, seconds=0.0):
     gate.wait()
     time.sleep(seconds)
     return f"{key} by {os.getpid()}".encode() + b"." * size
+
+
+@cache.cached("{key}/{seconds}", channel="{key}")
+def numbered(key, seconds=0.0):
+    """No two loads make the same value."""
+    number = count(key)
+    time.sleep(seconds)
+    return f"{key}#{number} by {os.getpid()}"
 
 
 @cache.cached("{key}/{size}/{seconds}", channel="{key}")
@@ -207,7 +216,7 @@ def loaded():
 FUNCTIONS = {
     f.__name__: f
     for f in (
-        plain, value, avalue, page, body, boom, aboom, aging, refused, uneven, hot, itself, aitself,
+        plain, value, numbered, avalue, page, body, boom, aboom, aging, refused, uneven, hot, itself, aitself,
         outer, inner, exits, aexits,
     )
 }

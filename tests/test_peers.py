@@ -168,29 +168,44 @@ def test_a_page_travels_with_what_was_made_from_it(fleet):
 
 def test_a_miss_that_becomes_a_load_costs_one_request_and_the_asker_drives_it(fleet):
     """O9, O13: one request frame per miss; hits from threads and from event loops are driven
-    by who asks, the loop thread has no part in them."""
-    asker, owner = fleet(2, PEER_HEIR="false")
-    keys = [a_key_of(owner, f"one{i}-") for i in range(20)]
-    for key in keys[:2]:        # connections are dialled
-        asker("lookup", "value", key)
-        asker("alookup", "avalue", key)
-    before = asker("stats")
-    for key in keys[2:10]:
-        assert asker("lookup", "value", key)["tier"] == "load"
-    for key in keys[10:18]:
-        assert asker("alookup", "avalue", key)["tier"] == "load"
-    names = "asks_by_threads", "asks_by_loops", "calls", "frames_out", "peeks_served"
-    by_threads, by_loops, calls, frames, peeks = moved(asker, before, *names)
-    assert (by_threads, by_loops, calls) == (8, 8, 0)
-    assert frames - peeks == 16, "besides the answers to the new owner's peeks"
+    by who asks, the loop thread has no part in them.
 
-    for key in keys[10:18]:
-        owner("lookup", "value", key)       # the owner's own
-    before = asker("stats")
-    served = [asker("lookup", "value", key)["tier"] for key in keys[10:18]]
-    assert served == ["owner"] * 8
-    by_threads, by_loops, calls, frames, peeks = moved(asker, before, *names)
-    assert (by_threads, by_loops, calls, frames - peeks) == (8, 0, 0, 8)
+    The loop thread sends frames for itself too: it offers entries to a member that has become
+    owner (O8) and pulls or answers table pages (M4). These come once, a miss in each round: so
+    a round that they disturbed is played again, and only what they can't touch is asserted in
+    every round."""
+    asker, owner = fleet(2, PEER_HEIR="false", PEER_TIMEOUT="2")
+    warm = a_key_of(owner, "warm")
+    asker("lookup", "value", warm)          # connections are dialled
+    asker("alookup", "avalue", warm)
+
+    def cost(how, name, keys, size=0):
+        before = asker("stats")
+        tiers = {asker(how, name, key, size)["tier"] for key in keys}
+        return tiers, *moved(asker, before, "asks_by_threads", "asks_by_loops", "requests_sent",
+                             "calls", "frames_out")
+
+    def nothing_is_sent():
+        before = asker("stats")
+        time.sleep(0.3)
+        return moved(asker, before, "frames_out") == [0]
+
+    rounds = []
+    for i in range(5):
+        until(nothing_is_sent)
+        keys = [a_key_of(owner, f"one{i}.{j}-") for j in range(8)]
+        by_thread = cost("lookup", "value", keys)
+        by_loop = cost("alookup", "avalue", keys)
+        for key in keys:
+            owner("lookup", "value", key, 1)        # the owner's own
+        hit = cost("lookup", "value", keys, 1)
+        assert by_thread[:4] == ({"load"}, 8, 0, 8)
+        assert by_loop[:4] == ({"load"}, 0, 8, 8)
+        assert hit[:4] == ({"owner"}, 8, 0, 8)
+        rounds.append([r[4:] for r in (by_thread, by_loop, hit)])
+        if rounds[-1] == [(0, 8)] * 3:
+            return
+    pytest.fail(f"calls of the loop thread and frames, besides 8 requests: {rounds}")
 
 
 def test_an_owners_hit_is_served_while_its_python_spins(fleet):

@@ -446,7 +446,7 @@ static void finish(struct fleet *f, struct event *e, struct effects *fx)
     if (a && a->permitted && fleet_reaches(f, fleet_conn(f, a->conn))) {
         struct message m = {.kind = f->loads_fail ? MESSAGE_RAISED : MESSAGE_LOADED,
                             .request_id = 1, .ttl_ms = f->loads_fail ? 0 : item.ttl_ms,
-                            .stale_ms = item.stale_ms};
+                            .stale_ms = item.stale_ms, .delete_id = a->permit_delete_id};
         fleet_transmit(f, a->conn, &m, value);
     }
     if (f->loads_fail)
@@ -600,6 +600,12 @@ void fleet_fail_loads(struct fleet *f, bool fail) { f->loads_fail = fail; }
 
 /* Looking at it. */
 
+struct span fleet_channel(const char *key)
+{
+    const char *slash = strchr(key, '/');
+    return slash ? span_of(key, (size_t)(slash - key)) : span_text(key);
+}
+
 unsigned fleet_rank(struct fleet *f, const char *key, unsigned rank)
 {
     uint64_t hashes[FLEET_NODES_MAX];
@@ -612,7 +618,7 @@ unsigned fleet_rank(struct fleet *f, const char *key, unsigned rank)
         who[count++] = i;
     }
     unsigned found = rendezvous_rank(hashes, count,
-                                     serve_channel_hash(fleet_serve(f, who[0]), span_text(key)),
+                                     serve_channel_hash(fleet_serve(f, who[0]), fleet_channel(key)),
                                      RANKS_MAX, order);
     assert(rank < found);
     return who[order[rank]];

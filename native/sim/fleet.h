@@ -67,6 +67,8 @@ void fleet_silence(struct fleet *, unsigned i, bool);   /* takes and says nothin
 void fleet_stick(struct fleet *, unsigned i, bool);     /* its Python takes no load */
 void fleet_fail_loads(struct fleet *, bool);
 
+/* The channel of a key: "c" of "c/k", and of a key without a slash the key. */
+struct span fleet_channel(const char *key);
 /* Which node owns a key in a view of all nodes that live; rank 1 is its heir. */
 unsigned fleet_rank(struct fleet *, const char *key, unsigned rank);
 
@@ -81,6 +83,7 @@ struct fleet_change {
     unsigned acknowledged, unreached;
 };
 const struct fleet_change *fleet_delete(struct fleet *, unsigned i, const char *key);
+const struct fleet_change *fleet_delete_channel(struct fleet *, unsigned i, const char *channel);
 
 /* Loads that began for the key, and those that ended. */
 unsigned fleet_loads(const struct fleet *, const char *key);

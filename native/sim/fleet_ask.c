@@ -182,10 +182,12 @@ const struct fleet_ask *fleet_ask(struct fleet *f, unsigned i, const char *key, 
     a->how = how;
     a->result.asked_ms = f->now_ms;
     snprintf(a->key, sizeof a->key, "%s", key);
+    struct span channel = fleet_channel(a->key);
     a->question.run_inline = how & FLEET_THREAD;
     a->question.fresh = how & FLEET_FRESH;
     a->question.ask = (struct message){
         .key = span_text(a->key),
+        .channel = channel.bytes == strlen(a->key) ? SPAN_NONE : channel,
         .loader = how & FLEET_REGISTERED ? span_text("registered") : SPAN_NONE,
         .flags = (uint8_t)((how & (FLEET_LOADS | FLEET_REGISTERED) ? MESSAGE_LOADS : 0) |
                            (how & FLEET_FRESH ? MESSAGE_FRESH : 0)),
@@ -210,10 +212,10 @@ void fleet_leave(struct fleet *f, const struct fleet_ask *ask)
     effects_deinit(&fx);
 }
 
-const struct fleet_change *fleet_delete(struct fleet *f, unsigned i, const char *key)
+static const struct fleet_change *change(struct fleet *f, unsigned i, const struct message *name,
+                                         bool by_channel)
 {
     struct changer *c = calloc(1, sizeof *c);
-    struct message name = {.key = span_text(key)};
     struct effects fx;
 
     f->changers = fleet_grow(f->changers, f->changer_count, sizeof(struct changer *));
@@ -221,10 +223,24 @@ const struct fleet_change *fleet_delete(struct fleet *f, unsigned i, const char 
         abort();
     f->changers[f->changer_count++] = c;
     effects_init(&fx);
-    node_change(f->stations[i].node, &name, false, NULL, &c->waiter, f->now_ms, &fx);
+    node_change(f->stations[i].node, name, by_channel, NULL, &c->waiter, f->now_ms, &fx);
     fleet_apply(f, i, &fx);
     effects_deinit(&fx);
     return &c->result;
+}
+
+const struct fleet_change *fleet_delete(struct fleet *f, unsigned i, const char *key)
+{
+    struct span channel = fleet_channel(key);
+    struct message name = {.key = span_text(key),
+                           .channel = channel.bytes == strlen(key) ? SPAN_NONE : channel};
+    return change(f, i, &name, false);
+}
+
+const struct fleet_change *fleet_delete_channel(struct fleet *f, unsigned i, const char *channel)
+{
+    struct message name = {.key = span_text(channel)};
+    return change(f, i, &name, true);
 }
 
 void fleet_reply(struct fleet *f, struct asker *a, struct event *e, struct effects *fx)
@@ -233,6 +249,8 @@ void fleet_reply(struct fleet *f, struct asker *a, struct event *e, struct effec
     const struct message *m = &e->frame.message;
 
     if (m->kind != MESSAGE_VALUE && m->kind != MESSAGE_FAILED) {
+        if (m->kind == MESSAGE_PERMIT)
+            a->permit_delete_id = m->delete_id;
         fleet_drive(f, a, query_frame(&a->query, m->kind, f->now_ms), fx);
         return;
     }

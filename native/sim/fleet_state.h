@@ -45,6 +45,7 @@ struct asker {
     unsigned node, how;
     uint64_t node_id, load_id, conn;        /* conn: of the question under way, or its permit */
     bool permitted, left;
+    uint64_t permit_delete_id;
     char key[64];
     struct bundle *gathered;
     uint64_t sent_ms;

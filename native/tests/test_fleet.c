@@ -339,6 +339,77 @@ static void test_a_load_begun_before_a_delete_is_not_stored(void **state)
     }
 }
 
+/* D1, D2: the same for a delete of the whole channel, whoever asks for it and at whatever
+ * moment of an accepted load: all who wait get the value and nobody keeps it, not the owner, the
+ * heir, the askers, nor who ran the load by permit; what was there of the channel goes; a
+ * question after the delete loads afresh, also beside the old load; and another channel is left
+ * alone. */
+static void delete_the_channel_during_its_load(unsigned how, unsigned by, unsigned at_ms)
+{
+    struct fleet *f = fleet_new(&usual);
+    unsigned owner = fleet_rank(f, "c/k", 0);
+    const struct fleet_ask *asks[4], *again[4];
+
+    for (unsigned i = 0; i < 4; i++)
+        fleet_ask(f, i, "c/there", how, TTL, 0);
+    fleet_run(f, 400);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(fleet_holds(f, i, "c/there"));
+    for (unsigned i = 0; i < 4; i++) {      /* not the owner: closures run by permit */
+        asks[i] = i == owner ? NULL : fleet_ask(f, i, "c/k", how, TTL, 0);
+        fleet_ask(f, i, "d/k", how, TTL, 0);
+    }
+    uint64_t permits = fleet_stats(f, owner)->permits_granted;
+    fleet_run(f, at_ms);
+    assert_int_equal(fleet_loads(f, "c/k"), 1);
+    if (!(how & FLEET_REGISTERED))
+        assert_true(fleet_stats(f, owner)->permits_granted > permits);
+    const struct fleet_change *gone = fleet_delete_channel(f, by, "c");
+    fleet_run(f, 10);
+    assert_true(gone->done);
+    assert_int_equal(gone->acknowledged, 4);
+    assert_int_equal(gone->unreached, 0);
+    assert_int_equal(fleet_loads_ended(f, "c/k"), 0);
+    for (unsigned i = 0; i < 4; i++)
+        assert_false(fleet_holds(f, i, "c/there"));
+    const struct fleet_ask *fresh = at_ms % 2 ? fleet_ask(f, (by + 1) % 4, "c/k", how, TTL, 0)
+                                              : NULL;
+    fleet_run(f, 148 - at_ms);              /* the old load has ended, the fresh one not */
+    assert_int_equal(fleet_loads_ended(f, "c/k"), 1);
+    for (unsigned i = 0; i < 4; i++) {
+        if (asks[i])
+            assert_value(asks[i], "c/k#1");
+        assert_false(fleet_holds(f, i, "c/k"));
+        assert_true(fleet_holds(f, i, "d/k"));
+    }
+    for (unsigned i = 0; i < 4; i++)
+        again[i] = fleet_ask(f, i, "c/k", how, TTL, 0);
+    fleet_run(f, 400);
+    if (fresh)
+        assert_value(fresh, "c/k#2");
+    for (unsigned i = 0; i < 4; i++) {
+        assert_value(again[i], "c/k#2");
+        assert_true(fleet_holds(f, i, "c/k"));
+        assert_int_equal(fleet_flights(f, i), 0);
+    }
+    assert_int_equal(fleet_loads(f, "c/k"), 2);
+    assert_int_equal(fleet_loads(f, "d/k"), 1);
+    fleet_free(f);
+}
+
+static void test_a_load_begun_before_a_delete_of_its_channel_is_not_stored(void **state)
+{
+    static const unsigned hows[] = {FLEET_LOADS, FLEET_REGISTERED, FLEET_LOADS | FLEET_THREAD,
+                                    FLEET_REGISTERED | FLEET_THREAD};
+    (void)state;
+    for (size_t h = 0; h < ARRAY_COUNT(hows); h++) {
+        for (unsigned by = 0; by < 4; by++) {
+            for (unsigned at_ms = 3; at_ms < 140; at_ms += 9)
+                delete_the_channel_during_its_load(hows[h], by, at_ms);
+        }
+    }
+}
+
 static void test_a_delete_says_who_was_not_reached(void **state)
 {
     (void)state;
@@ -456,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_a_crash_fetches_nothing_twice),
         cmocka_unit_test(test_a_replacement_on_the_port),
         cmocka_unit_test(test_a_load_begun_before_a_delete_is_not_stored),
+        cmocka_unit_test(test_a_load_begun_before_a_delete_of_its_channel_is_not_stored),
         cmocka_unit_test(test_a_delete_says_who_was_not_reached),
         cmocka_unit_test(test_a_silent_owners_heir_runs_the_delete),
         cmocka_unit_test(test_stale_is_served_while_the_owner_refreshes),

@@ -188,11 +188,13 @@ static void test_a_rolling_restart_fetches_nothing_twice(void **state)
     fleet_free(f);
 }
 
-/* What was deleted while it was on its way to its new owner does not come back there. */
+/* What was deleted, by its key or with its channel, while it was on its way to its new owner
+ * does not come back there. */
 static void test_a_delete_during_the_hand_over(void **state)
 {
     (void)state;
-    for (unsigned at_ms = 0; at_ms < 8; at_ms++) {
+    for (unsigned run = 0; run < 16; run++) {
+        unsigned at_ms = run / 2;
         struct fleet *f = fleet_new(&usual);
         char key[16];
         load_keys(f, 40, TTL);
@@ -202,7 +204,7 @@ static void test_a_delete_during_the_hand_over(void **state)
         const struct fleet_change *gone[40];
         for (unsigned i = 0; i < 40; i++) {
             snprintf(key, sizeof key, "k%u", i);
-            gone[i] = fleet_delete(f, (owner + 1) % 4, key);
+            gone[i] = (run % 2 ? fleet_delete_channel : fleet_delete)(f, (owner + 1) % 4, key);
         }
         fleet_run(f, 1000);
         for (unsigned i = 0; i < 40; i++) {

@@ -1,6 +1,7 @@
 /* Whole nodes under chaos: random questions, kills, new starts, silences, stuck Pythons,
- * deletes, and views that arrive at each node at another time. Then calm. One seed is one
- * run; a failure names the seed: FLEET_SEED=n runs that one alone, FLEET_SEEDS=n so many.
+ * deletes of keys and of channels, and views that arrive at each node at another time. Then
+ * calm. One seed is one run; a failure names the seed: FLEET_SEED=n runs that one alone,
+ * FLEET_SEEDS=n so many.
  *
  * Checked: every question of a node that lives ends, in bounded time and with a value;
  * no flight is left over in the calm; nothing older than an acknowledged delete is served
@@ -160,7 +161,8 @@ static void delete_one(struct run *r, unsigned i, unsigned key)
         return;
     /* Values are numbered as their loads end: those that ended by now are surely older. */
     r->change_loads[key] = fleet_loads_ended(r->f, names[key]);
-    r->change[key] = fleet_delete(r->f, i, names[key]);
+    r->change[key] = (prng_below(&r->prng, 2) ? fleet_delete_channel : fleet_delete)(
+        r->f, i, names[key]);
     covered.deletes++;
 }
 
