@@ -257,6 +257,10 @@ def put(key, given):
     return cache.set(key, given)._asdict()
 
 
+def owner_of(key):
+    return owner(bytes(cache.key(key)))
+
+
 def delete(key):
     return cache.delete(key)._asdict()
 

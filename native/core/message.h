@@ -111,4 +111,10 @@ int message_encode(const struct message *, bool with_digest, struct writer *w);
  * or count out of range, bytes left over). */
 bool message_decode(struct span fields, bool newer, bool with_digest, struct message *out);
 
+/* A delete or set: to be run by the owner, or told to a member. */
+static inline bool message_is_change(const struct message *m)
+{
+    return m->kind == MESSAGE_DELETE || m->kind == MESSAGE_DROP;
+}
+
 #endif

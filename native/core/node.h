@@ -7,8 +7,8 @@
  *
  *   loop:  node_tick, node_datagram, node_proven, node_leave ... -> struct swim_out, and
  *          then, if news says so, node_view() -> under the lock node_set_view()
- *   lock:  node_frame, node_reply, node_closed, node_change, node_serve_tick and all of
- *          node_tally.h -> struct effects
+ *   lock:  node_frame, node_reply, node_closed, node_change, node_late_change, node_serve_tick
+ *          and all of node_tally.h -> struct effects
  */
 #ifndef PEERAGE_NODE_H
 #define PEERAGE_NODE_H
@@ -83,6 +83,10 @@ void node_closed(struct node *, uint64_t conn_id, uint64_t now_ms, struct effect
 void node_change(struct node *, const struct message *name, bool by_channel,
                  const struct loaded *item, struct waiter *, uint64_t now_ms, struct effects *);
 void node_change_leave(struct node *, struct waiter *);
+/* A frame of a set or delete whose sender gave it up before this node, stopped meanwhile, read
+ * it. By now others have run it, and newer ones perhaps, which it must not undo (D1): it is not
+ * run, no value of it is kept; only what is here of the key or channel goes. */
+void node_late_change(struct node *, const struct message *, uint64_t now_ms);
 
 /* Who acknowledged, who could not be reached: up to `room` each. False: malformed. */
 struct node_report {

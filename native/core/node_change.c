@@ -417,6 +417,16 @@ void change_drop(struct node *n, uint64_t conn_id, const struct message *m, stru
     effects_answer(fx, conn_id, &done, NULL);
 }
 
+void node_late_change(struct node *n, const struct message *m, uint64_t now_ms)
+{
+    uint64_t delete_id = m->kind == MESSAGE_DROP ? m->delete_id : 0;
+
+    while (delete_id == 0)      /* the one it was run under by others isn't known */
+        delete_id = prng_next(&n->prng);
+    serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL, delete_id,
+               NULL, now_ms);
+}
+
 void change_members(struct node *n, uint64_t now_ms, struct effects *fx)
 {
     (void)now_ms;

@@ -9,6 +9,7 @@
 #include "shell/dial.h"
 #include "shell/loop.h"
 #include "shell/shell.h"
+#include "shell/sockets.h"
 #include "shell/tcp.h"
 #include "shell/turn.h"
 
@@ -269,6 +270,26 @@ void call_flush(struct loop *loop)
     }
 }
 
+/* The calls of this peer whose time has passed end. True: a change among them lies in its
+ * socket, or on the way there. */
+static bool give_up(struct calls *s, struct peer *peer, uint64_t now_ms)
+{
+    bool change = false;
+
+    LIST_FOREACH_SAFE(&peer->calls, l) {
+        struct call *call = CONTAINER_OF(l, struct call, of);
+        if (call->due_ms > now_ms) {
+            s->due_ms = min_u64(s->due_ms, call->due_ms);
+            continue;
+        }
+        change |= call->request_id && message_is_change(&call->message);
+        /* A late answer finds no call of its request id, and is dropped. */
+        list_remove(&call->of);
+        list_add_tail(&s->failed, &call->of);
+    }
+    return change;
+}
+
 void call_tick(struct loop *loop, uint64_t now_ms)
 {
     struct calls *s = &loop->calls;
@@ -281,17 +302,13 @@ void call_tick(struct loop *loop, uint64_t now_ms)
     if (now_ms < s->due_ms)
         return;
     s->due_ms = NEVER_MS;
-    LIST_FOREACH(&s->peers, l) {
+    LIST_FOREACH_SAFE(&s->peers, l) {
         struct peer *peer = CONTAINER_OF(l, struct peer, of);
-        LIST_FOREACH_SAFE(&peer->calls, k) {
-            struct call *call = CONTAINER_OF(k, struct call, of);
-            if (call->due_ms > now_ms) {
-                s->due_ms = min_u64(s->due_ms, call->due_ms);
-                continue;
-            }
-            /* A late answer finds no call of its request id, and is dropped. */
-            list_remove(&call->of);
-            list_add_tail(&s->failed, &call->of);
+        /* A peer that is stopped finds the change when it goes on, after newer ones perhaps: the
+         * reset says that nobody waits for it any more (node_late_change). */
+        if (give_up(s, peer, now_ms) && peer->c) {
+            sockets_reset(peer->c->fd);
+            free_peer(peer);
         }
     }
     tell_failed(loop);

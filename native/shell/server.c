@@ -154,6 +154,18 @@ static void welcome(struct inbound *i, uint64_t request_id)
         i->dead = true;
 }
 
+/* Its sender has waited in vain and reset the connection (call.c). */
+static void take_late_change(struct inbound *i, const struct message *m)
+{
+    struct peerage *p = i->loop->peerage;
+    struct turn t;
+
+    count(&p->counters.changes_late);
+    turn_begin_loop(p, i->loop, &t);
+    node_late_change(p->node, m, t.now_ms);
+    turn_end(p, &t);
+}
+
 static void take_frame(struct inbound *i, const struct message *m, struct blob *value)
 {
     struct loop *loop = i->loop;
@@ -165,6 +177,8 @@ static void take_frame(struct inbound *i, const struct message *m, struct blob *
         welcome(i, m->request_id);
     } else if (!i->proven) {
         i->dead = true;
+    } else if (message_is_change(m) && tcp_is_forsaken(i->c)) {
+        take_late_change(i, m);
     } else if (m->kind == MESSAGE_TABLE) {
         struct effects effects;
         effects_init(&effects);

@@ -43,6 +43,7 @@ static void put_shell(struct sink *k, const struct peerage *p)
         {"connections_refused_full", &c->refused_full},
         {"connections_cut", &c->cut},
         {"connections_broken", &c->broken},
+        {"changes_late", &c->changes_late},
         {"gossip_refused", &c->gossip_refused},
         {"updates_refused", &c->updates_refused},
         {"joins_challenged", &c->joins_challenged},

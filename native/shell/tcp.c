@@ -2,6 +2,7 @@
 #include "shell/tcp.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -130,6 +131,16 @@ void tcp_free(struct tcp *c)
 }
 
 /* Reading. */
+
+bool tcp_is_forsaken(const struct tcp *c)
+{
+#ifdef POLLRDHUP
+    struct pollfd fd = {.fd = c->fd, .events = POLLRDHUP};
+#else   /* only a reset is seen, which is what a peer that gives up sends */
+    struct pollfd fd = {.fd = c->fd};
+#endif
+    return poll(&fd, 1, 0) > 0;
+}
 
 int tcp_fill(struct tcp *c)
 {

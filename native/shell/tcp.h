@@ -47,6 +47,9 @@ struct tcp *tcp_new(int fd, const struct addr *peer, const struct seal *, uint64
                     bool server);
 void tcp_free(struct tcp *);        /* closes; NULL is fine */
 
+/* Has the peer closed or reset the connection, whatever it sent before that? One system call. */
+bool tcp_is_forsaken(const struct tcp *);
+
 /* Read once from the socket. 1: something came; 0: nothing there now; -1: the connection
  * has ended or broken (frames that came before are still given by tcp_next). */
 int tcp_fill(struct tcp *);
