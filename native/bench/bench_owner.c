@@ -9,8 +9,8 @@
 #include "core/mem.h"
 #include "core/owners.h"
 
-#define CHANNELS 512u       /* what is remembered of them has room */
-#define RUNS 200u
+#define CHANNELS 64u        /* few enough that what is remembered of them all has room */
+#define RUNS 1000u
 
 struct names {
     uint8_t bytes[CHANNELS];

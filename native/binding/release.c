@@ -45,13 +45,14 @@ static void release(void *owner)
     struct released *r = malloc(sizeof *r);
     if (!r)
         return;         /* the object stays for ever: the least harm that is left */
+    /* Before the push: after it another thread may have dropped the object already. */
+    size_t bytes = (size_t)PyBytes_GET_SIZE((PyObject *)owner);
+    size_t before = atomic_fetch_add(&waiting_bytes, bytes);
     r->owner = owner;
     r->next = atomic_load_explicit(&stack, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&stack, &r->next, r, memory_order_release,
                                                   memory_order_relaxed)) {
     }
-    size_t bytes = (size_t)PyBytes_GET_SIZE((PyObject *)owner);
-    size_t before = atomic_fetch_add(&waiting_bytes, bytes);
     if (before < RING_BYTES && before + bytes >= RING_BYTES)
         ring();
 }

@@ -419,10 +419,12 @@ void change_drop(struct node *n, uint64_t conn_id, const struct message *m, stru
 
 void node_late_change(struct node *n, const struct message *m, uint64_t now_ms)
 {
-    uint64_t delete_id = m->kind == MESSAGE_DROP ? m->delete_id : 0;
+    uint64_t delete_id;
 
-    while (delete_id == 0)      /* the one it was run under by others isn't known */
+    /* Not a DROP's own: a newer change may have been read before it, on another connection. */
+    do
         delete_id = prng_next(&n->prng);
+    while (delete_id == 0);
     serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL, delete_id,
                NULL, now_ms);
 }

@@ -1,9 +1,8 @@
 /* Who stands for a channel, remembered until the members change.
  *
  * A place holds the whole of a channel's 64-bit hash, and the ranks depend on that hash and the
- * view alone, so what is remembered is exact. The hash leads to a set of four places, one line
- * of the processor's cache; a new channel there drives out the oldest, which costs that one a
- * look at all members. Which peers are silent or busy is not part of it: that is looked at
+ * view alone, so what is remembered is exact. The hash leads to a set of four places, 64 bytes; a
+ * new channel there drives out the oldest, which costs that one a look at all members. Which peers are silent or busy is not part of it: that is looked at
  * afterwards, for each question (serve_members.c).
  */
 #ifndef PEERAGE_OWNERS_H

@@ -43,7 +43,7 @@ struct store_hit {
     struct blob *blob;          /* NULL: the bytes lie inline */
     uint8_t value_type;
     bool stale;                 /* past expires_ms, within stale_until_ms */
-    bool was_hit;               /* before this, since it was stored or eviction passed by */
+    bool was_hit;               /* before this; since when, see store_was_hit */
     uint64_t stored_ms, expires_ms, stale_until_ms;
 };
 

@@ -3,7 +3,11 @@
 
 #include <stdlib.h>
 
+#include "limits.h"
 #include "mem.h"
+
+_Static_assert(MEMBERS_MAX <= UINT16_MAX + 1, "places, here and in owners, are 16 bits");
+_Static_assert(RANKS_MAX <= RENDEZVOUS_RANKS_MAX, "view_rank hands its room on");
 
 struct view *view_new(size_t room)
 {
@@ -64,7 +68,9 @@ int view_departing(const struct view *v, uint64_t channel_hash)
     uint64_t best = 0;
     int at = -1;
 
-    for (unsigned i = 0; v->any_draining && i < v->count; i++) {
+    if (!v->any_draining)
+        return -1;
+    for (unsigned i = 0; i < v->count; i++) {
         const struct view_member *m = &v->members[i];
         uint64_t score = rendezvous_score(channel_hash, m->hash);
         if ((m->contends || m->draining) && (at < 0 || score > best)) {

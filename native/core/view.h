@@ -28,8 +28,8 @@ struct view {
     unsigned count;             /* live members, self and observers among them; by address */
     int self;                   /* index, -1: not (yet) a member */
     int coordinator;            /* index, -1: none */
-    bool any_draining;
-    unsigned contenders;
+    bool any_draining;          /* of the members */
+    unsigned contenders;        /* how many of them contend */
     uint64_t *contest;          /* the contenders' hashes, in the order of the members */
     uint16_t *places;           /* and where each stands among the members */
     struct view_member members[];

@@ -23,6 +23,7 @@ struct peer {
     struct addr addr;
     uint64_t node_id;
     struct tcp *c;              /* NULL: being dialled */
+    bool broken;                /* of no use: to be freed by who flushes it next */
     struct dial *dial;
     ev_io io;
     struct list calls;          /* struct call by of */
@@ -105,7 +106,7 @@ static bool send_call(struct peer *peer, struct call *call)
 
 static bool flush(struct peer *peer)
 {
-    int written = tcp_flush(peer->c);
+    int written = peer->broken ? -1 : tcp_flush(peer->c);
     int events = written ? EV_READ : EV_READ | EV_WRITE;
 
     if (written < 0)
@@ -238,10 +239,11 @@ void call_start(struct loop *loop, struct effect *e)
     }
     list_add_tail(&peer->calls, &call->of);
     s->due_ms = min_u64(s->due_ms, call->due_ms);
-    if (peer->c && !send_call(peer, call))
-        free_peer(peer);
-    else if (peer->c)
-        mark_dirty(peer);
+    if (!peer->c)
+        return;
+    /* Not freed here: a frame of this very peer may be what made core call it. */
+    peer->broken |= !send_call(peer, call);
+    mark_dirty(peer);
 }
 
 static void tell_failed(struct loop *loop)

@@ -77,7 +77,7 @@ struct port_conn {
     struct list of_dirty;       /* peerage_port.dirty: something waits to be written */
     uint64_t sent_turn;         /* in which turn of the port it was last written to */
     bool gone;                  /* its node is no live member any more */
-    bool heard_out;             /* and what it had sent before has been read */
+    unsigned last_turns;        /* how often it has been read since */
     bool used;                  /* an answer has come over it (O2's "reused") */
 };
 

@@ -8,6 +8,7 @@
 #include "shell/shell.h"
 
 #define FILLS_A_TURN 8
+#define LAST_TURNS_MAX 64           /* of reading, for a node that is gone */
 #define IDLE_MS_MAX 30000u
 
 static struct peerage *node_of(const struct port_conn *k)
@@ -218,6 +219,7 @@ static bool verify_elsewhere(struct port_conn *k)
     if (k->events)
         poller_unwatch(&k->at->poller, k->c->fd);
     k->events = 0;
+    k->last_turns = 0;
     return true;
 }
 
@@ -291,23 +293,26 @@ void port_conn_ready(struct port_conn *k, int events)
     if (open)
         port_conn_flush(k);
     else
-        break_off(k, broken);
+        break_off(k, k->gone ? dead : broken);
     go_on(&ended);
 }
 
 void port_conn_verified(struct port_conn *k, struct verify_job *j)
 {
+    struct peerage_port *at = k->at;
+    bool gone = k->gone;
     struct list ended;
 
     list_init(&ended);
     k->verifying = NULL;
     verify_forget(j);
-    bool open = take_frames(k, &ended);
-    if (open && !k->gone)
+    if (take_frames(k, &ended))
         port_conn_flush(k);
     else
-        break_off(k, open ? dead : broken);
+        break_off(k, broken);
     go_on(&ended);
+    if (gone)
+        port_conn_check_members(at);        /* it was left alone until now */
 }
 
 void port_conn_dialled(struct port_conn *k, struct dial_request *r)
@@ -341,6 +346,11 @@ void port_conn_dialled(struct port_conn *k, struct dial_request *r)
 
 /* Members that are gone, connections that nobody uses. */
 
+static bool is_heard_out(const struct port_conn *k)
+{
+    return !k->c || (k->last_turns && k->c->drained) || k->last_turns == LAST_TURNS_MAX;
+}
+
 void port_conn_check_members(struct peerage_port *at)
 {
     struct peerage *p = at->port.peerage;
@@ -351,6 +361,8 @@ void port_conn_check_members(struct peerage_port *at)
         const struct view *v = serve_view(node_serve(p->node));
         int found = v ? view_find(v, &k->addr) : -1;
         k->gone = v && (found < 0 || v->members[found].node_id != k->node_id);
+        if (!k->gone)
+            k->last_turns = 0;
         pthread_mutex_unlock(&p->lock);
     }
     /* A node that leaves says so after its last answers: what lies in the socket counts first.
@@ -361,10 +373,10 @@ void port_conn_check_members(struct peerage_port *at)
             struct port_conn *k = CONTAINER_OF(l, struct port_conn, of);
             if (!k->gone || k->verifying)
                 continue;
-            if (k->heard_out) {
+            if (is_heard_out(k)) {
                 break_off(k, dead);
             } else {
-                k->heard_out = true;
+                k->last_turns++;
                 port_conn_ready(k, POLLER_READ);
             }
             again = true;

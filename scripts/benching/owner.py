@@ -72,6 +72,12 @@ def _bare(value_bytes: int):
         server.stdout.close()
 
 
+def some(count: int) -> int:
+    if not count:
+        raise EOFError("the bare server has gone")
+    return count
+
+
 class PingPong:
     """What the machine and the event loop take when nobody does anything: as many bytes as a
     request and an answer of Redis' have, unprotected, from a bare server, into one buffer."""
@@ -87,7 +93,7 @@ class PingPong:
         self.socket.sendall(self.REQUEST)
         have = 0
         while have < len(self.answer):
-            have += self.socket.recv_into(self.answer[have:])
+            have += some(self.socket.recv_into(self.answer[have:]))
 
     async def aget(self, key: str) -> None:
         loop = asyncio.get_running_loop()
@@ -95,7 +101,7 @@ class PingPong:
         await loop.sock_sendall(self.socket, self.REQUEST)
         have = 0
         while have < len(self.answer):
-            have += await loop.sock_recv_into(self.socket, self.answer[have:])
+            have += some(await loop.sock_recv_into(self.socket, self.answer[have:]))
 
 
 def owner_hit_sync(size: Size, label: str, encrypted: bool = False) -> Iterator[Row]:
