@@ -11,6 +11,9 @@
 # in an environment of their own can't run here: the sanitizers' library has to come first in
 # every process.
 #
+# Older ASan hold a lock of their heap over a fork: test_a_fork_while_threads_are_asking then hangs
+# in malloc, once in some forty runs (gdb on the child says so), and that is no finding.
+#
 # Leaks are looked for in the C tests (make -C native sanitize): Python itself leaves too
 # much behind at its exit for a leak of ours to show.
 set -euo pipefail
