@@ -48,7 +48,7 @@ uint64_t rendezvous_member(const struct rendezvous *r, const struct addr *a)
 unsigned rendezvous_rank(const uint64_t *member_hashes, unsigned count, uint64_t channel_hash,
                          unsigned want, unsigned *out)
 {
-    uint64_t scores[RENDEZVOUS_RANKS_MAX];
+    uint64_t scores[RENDEZVOUS_RANKS_MAX], last = 0;    /* last: of the lowest rank */
     unsigned found = 0;
 
     if (want == 0)
@@ -56,7 +56,7 @@ unsigned rendezvous_rank(const uint64_t *member_hashes, unsigned count, uint64_t
     for (unsigned i = 0; i < count; i++) {
         uint64_t score = rendezvous_score(channel_hash, member_hashes[i]);
         /* Nearly all of many members end here. */
-        if (found == want && score <= scores[want - 1])
+        if (score <= last && found == want)
             continue;
         unsigned at = found < want ? found++ : want - 1;
         /* Only a higher score passes one already placed, so ties go to the earlier. */
@@ -66,6 +66,7 @@ unsigned rendezvous_rank(const uint64_t *member_hashes, unsigned count, uint64_t
         }
         scores[at] = score;
         out[at] = i;
+        last = scores[found - 1];
     }
     return found;
 }
