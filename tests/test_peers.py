@@ -322,7 +322,8 @@ def test_ctrl_c_during_a_wait_for_another_node_returns_at_once(fleet, peer_env):
     """P3: the main thread waits in poll(), lets the handler run, and leaves."""
     (owner,) = fleet(1)
     program = (
-        "import sys, time, peer_worker as w\n"
+        "import signal, sys, time, peer_worker as w\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # else as we inherited it
         "w.start()\n"
         "time.sleep(1.5)\n"
         "mine = w.peers.address\n"
