@@ -130,7 +130,10 @@ bool deletes_put(struct deletes *d, struct span name, uint64_t id, uint64_t now_
 
     assert(id != 0);
     sweep(d, now_ms, SWEEP_STEPS);
-    if (!d->slots[seek(d, h)].id) {
+    const struct record *old = &d->slots[seek(d, h)];
+    if (old->id && now_ms < old->until_ms)
+        id = max_u64(id, old->id);
+    if (!old->id) {
         bool room = has_room(d);
         if (!room && now_ms >= d->rescan_ms) {
             sweep(d, now_ms, (d->mask + 1) * 2);

@@ -87,7 +87,7 @@ struct message {
                                    0: hand it on, store nothing; UINT32_MAX: for ever */
     uint32_t stale_ms;          /* further time in which it may be served stale */
     uint32_t age_ms;            /* value: since its owner stored it */
-    uint64_t delete_id;         /* sender's id for the key, 0 for none (D2) */
+    uint64_t delete_id;         /* sender's id for the key, 0 for none (D2); of a DROP, its own */
     uint64_t chain[CHAIN_MAX];  /* keyed hashes of the keys this load is for (O6) */
     struct span key;
     struct span channel;        /* empty: equals the key */

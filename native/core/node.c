@@ -37,6 +37,7 @@ int node_new(struct node **out, const struct node_config *config, uint64_t now_m
     if (!n->tallies)
         goto failed;
     n->changed_ms = now_ms;
+    n->wall_ahead_ms = config->wall_ms - now_ms;
     n->serve = serve_new(&config->serve);
     if (!n->serve)
         goto failed;

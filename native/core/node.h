@@ -24,6 +24,7 @@ struct node_config {
     bool peers;                     /* false: the layer is off, there is no membership */
     uint64_t seed;                  /* for call, load and delete ids */
     uint64_t node_id;               /* swim's; 0: one of `seed`, where there is no membership */
+    uint64_t wall_ms;               /* the wall's clock now, where delete ids begin (D1) */
 };
 
 struct node;

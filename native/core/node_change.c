@@ -3,7 +3,8 @@
  *
  * Whoever wants one asks the key's owner to run it; if the owner is silent the heir runs it,
  * else the asker itself. Running: apply it here, send it to every live member, those who
- * become live before the end too, and report who acknowledged. Every call has its own
+ * become live before the end too, and report who acknowledged. Changes of one key that overlap
+ * end with the same one everywhere: the one with the greatest id. Every call has its own
  * deadline, so a change ends in bounded time. The second tier, where there is one, is told
  * and reported like a member (D5); its address is all zero.
  */
@@ -44,6 +45,38 @@ struct change {
     unsigned pending;               /* such changes under way, and while run() runs */
     struct span key, channel;       /* own copies, behind the struct */
 };
+
+/* Delete ids are ordered, so that of two changes of a key every node keeps the same one, in
+ * whatever order it hears of them. An id is the wall's time where the change is run, but beyond
+ * every id that this node has drawn, heard of, or remembers of the key (a hybrid logical clock:
+ * Kulkarni et al., "Logical Physical Clocks", OPODIS 2014, section 3): a change that was
+ * acknowledged everywhere before another began has the lesser id. The low bits are random: no
+ * two nodes draw the same. */
+#define ID_TIME_SHIFT 20u
+#define ID_STEP 1024u
+
+static uint64_t id_of_time(const struct node *n, uint64_t now_ms)
+{
+    return (n->wall_ahead_ms + now_ms) << ID_TIME_SHIFT;
+}
+
+static uint64_t next_delete_id(struct node *n, struct span key, struct span channel,
+                               uint64_t now_ms)
+{
+    uint64_t id = id_of_time(n, now_ms) + prng_below(&n->prng, UINT64_C(1) << ID_TIME_SHIFT);
+    uint64_t step = 1 + prng_below(&n->prng, ID_STEP);
+
+    n->last_delete_id = max_u64(id, n->last_delete_id + step);
+    return max_u64(n->last_delete_id, serve_last_delete(n->serve, key, channel, now_ms) + step);
+}
+
+/* What is further ahead than a clock may be is one member's error, or lie: for its key alone it
+ * counts. */
+static void heard_delete_id(struct node *n, uint64_t id, uint64_t now_ms)
+{
+    if (id < id_of_time(n, now_ms + 2 * CLOCK_SKEW_MS_MAX))
+        n->last_delete_id = max_u64(n->last_delete_id, id);
+}
 
 static struct change *change_new(struct node *n, const struct message *name, bool by_channel,
                                  const struct loaded *item)
@@ -312,9 +345,7 @@ static void run(struct node *n, struct change *c, uint64_t now_ms, struct effect
     bool keeps = c->item.blob && (c->waiter || serve_keeps(n->serve, c->channel, NULL));
 
     c->running = true;
-    do
-        c->delete_id = prng_next(&n->prng);
-    while (c->delete_id == 0);
+    c->delete_id = next_delete_id(n, c->key, c->channel, now_ms);
     c->pending = 1;
     list_init(&kin);
     for (struct kin *k; !c->by_channel && (k = serve_take_kin(n->serve, c->key));)
@@ -412,6 +443,7 @@ void change_drop(struct node *n, uint64_t conn_id, const struct message *m, stru
 
     if (m->delete_id == 0)
         return;     /* no delete: nothing to remember it by, so nothing to acknowledge */
+    heard_delete_id(n, m->delete_id, now_ms);
     serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL, m->delete_id,
                m->flags & MESSAGE_SET ? &item : NULL, now_ms);
     effects_answer(fx, conn_id, &done, NULL);
@@ -419,14 +451,9 @@ void change_drop(struct node *n, uint64_t conn_id, const struct message *m, stru
 
 void node_late_change(struct node *n, const struct message *m, uint64_t now_ms)
 {
-    uint64_t delete_id;
-
-    /* Not a DROP's own: a newer change may have been read before it, on another connection. */
-    do
-        delete_id = prng_next(&n->prng);
-    while (delete_id == 0);
-    serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL, delete_id,
-               NULL, now_ms);
+    /* Not a DROP's own id: a newer change may have been read before it, on another connection. */
+    serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL,
+               next_delete_id(n, m->key, message_channel(m), now_ms), NULL, now_ms);
 }
 
 void change_members(struct node *n, uint64_t now_ms, struct effects *fx)
@@ -449,11 +476,13 @@ void change_conn_closed(struct node *n, uint64_t conn_id)
 }
 
 /* The owner ran it. A set's caller reads its own write: it keeps the value under the same
- * delete id that the owner gave. */
+ * delete id that the owner gave, if no newer change was applied here in between. */
 static void told_by_owner(struct node *n, struct change *c, const struct message *m,
                           struct blob *told, uint64_t now_ms, struct effects *fx)
 {
-    if (c->item.blob)
+    heard_delete_id(n, m->delete_id, now_ms);
+    if (c->item.blob &&
+        m->delete_id >= serve_last_delete(n->serve, c->key, c->channel, now_ms))
         serve_drop(n->serve, c->key, c->channel, c->by_channel, m->delete_id, &c->item, now_ms);
     conclude(c, told, fx);
 }

@@ -20,6 +20,8 @@ struct node {
     uint64_t pulled_from;           /* loop: node id of the pull under way */
     struct prng prng;               /* lock */
     uint64_t change_count;          /* lock */
+    uint64_t wall_ahead_ms;         /* of now_ms; modulo 2^64 */
+    uint64_t last_delete_id;        /* lock: the greatest drawn or heard of */
     struct list changes;            /* lock: deletes and sets under way */
     struct tallies *tallies;        /* lock */
 };

@@ -346,6 +346,16 @@ static void ask_owned(struct serve *s, const struct question *q, uint64_t channe
     }
 }
 
+bool serve_hit(struct serve *s, const struct question *q, uint64_t now_ms, struct answer *out)
+{
+    struct store_hit hit;
+
+    if (q->fresh || !serve_get(s, q->ask.key, now_ms, &hit))
+        return false;
+    fill_hit(s, &hit, q->ask.key, message_channel(&q->ask), now_ms, out);
+    return true;
+}
+
 void serve_ask(struct serve *s, const struct question *q, struct waiter *w, uint64_t now_ms,
                struct answer *out, struct query_rank ranks[RANKS_MAX], unsigned *count,
                struct effects *fx)
@@ -363,10 +373,8 @@ void serve_ask(struct serve *s, const struct question *q, struct waiter *w, uint
     w->until_ms = NEVER_MS;
     list_init(&w->link);
     list_init(&w->of_conn);
-    if (!q->fresh && serve_get(s, ask->key, now_ms, &hit)) {
-        fill_hit(s, &hit, ask->key, channel, now_ms, out);
+    if (serve_hit(s, q, now_ms, out))
         return;
-    }
     if (recursive(s, ask)) {
         out->outcome = OUTCOME_RECURSIVE;
         return;

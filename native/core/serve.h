@@ -82,7 +82,9 @@ void serve_ask(struct serve *, const struct question *, struct waiter *, uint64_
                struct answer *, struct query_rank ranks[RANKS_MAX], unsigned *count,
                struct effects *);
 
-/* The store alone: the hot path of a local hit. */
+/* The store alone. */
+bool serve_hit(struct serve *, const struct question *, uint64_t now_ms, struct answer *);
+/* The same without an answer to be made: the hot path of a local hit. */
 bool serve_get(struct serve *, struct span key, uint64_t now_ms, struct store_hit *);
 
 /* A waiter gives up; it is in no list afterwards. */
@@ -165,6 +167,8 @@ bool serve_reply(struct serve *, uint64_t call_id, const struct message *, struc
  * detaches its flights, remembers the id. With `item` (a set) that value takes its place. */
 void serve_drop(struct serve *, struct span key, struct span channel, bool by_channel,
                 uint64_t delete_id, const struct loaded *item, uint64_t now_ms);
+/* The id of the last delete of the key or its channel that is remembered here; 0: none. */
+uint64_t serve_last_delete(struct serve *, struct span key, struct span channel, uint64_t now_ms);
 /* An entry that was stored with this key (D4), taken out of what is remembered: the caller's,
  * to delete it as well and to mem_free. NULL: none (any more). */
 struct kin {

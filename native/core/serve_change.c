@@ -82,9 +82,20 @@ static void drop_channel(struct serve *s, struct span channel, uint64_t delete_i
                 remember_until(s, now_ms));
 }
 
+uint64_t serve_last_delete(struct serve *s, struct span key, struct span channel,
+                           uint64_t now_ms)
+{
+    uint64_t ids[2];
+
+    delete_ids_of(s, key, channel, now_ms, ids);
+    return max_u64(ids[0], ids[1]);
+}
+
 void serve_drop(struct serve *s, struct span key, struct span channel, bool by_channel,
                 uint64_t delete_id, const struct loaded *item, uint64_t now_ms)
 {
+    bool is_old = delete_id < serve_last_delete(s, key, channel, now_ms);
+
     s->stats.drops++;
     if (by_channel) {
         drop_channel(s, channel, delete_id, now_ms);
@@ -97,7 +108,7 @@ void serve_drop(struct serve *s, struct span key, struct span channel, bool by_c
     store_delete(s->store, key, &s->dropped);
     detach_key(s, key);
     deletes_put(s->deletes, key, delete_id, now_ms, remember_until(s, now_ms));
-    if (!item || !item->blob || item->ttl_ms == 0)
+    if (!item || !item->blob || item->ttl_ms == 0 || is_old)
         return;
     struct store_item put = store_item_of(item, key,
                                           rendezvous_channel(&s->rendezvous, channel), now_ms);

@@ -119,15 +119,13 @@ void exchange_ask(struct peerage *p, const struct question *q, struct waiter *w,
                   struct answer *answer, struct query_rank ranks[RANKS_MAX], unsigned *count,
                   struct peerage_answer *out)
 {
+    struct serve *s = node_serve(p->node);
+
     *count = 0;
-    serve_ask(node_serve(p->node), q, w, t->now_ms, answer, ranks, count, &t->effects);
-    if (p->closed && answer->outcome != OUTCOME_VALUE) {
-        if (answer->outcome == OUTCOME_ASK || answer->outcome == OUTCOME_LOAD)
-            serve_lose(node_serve(p->node), answer->load_id, t->now_ms, &t->effects);
-        serve_leave(node_serve(p->node), w, t->now_ms, &t->effects);
-        answer_deinit(answer);
+    if (!p->closed)
+        serve_ask(s, q, w, t->now_ms, answer, ranks, count, &t->effects);
+    else if (!serve_hit(s, q, t->now_ms, answer))
         *answer = (struct answer){.outcome = OUTCOME_CLOSED};
-    }
     if (answer->outcome == OUTCOME_LOAD)
         exchange_load(p, answer->load_id, out);
 }

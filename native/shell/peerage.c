@@ -92,6 +92,7 @@ static int make_node(struct peerage *p)
             .load_timeout_ms = p->settings.load_timeout_ms,
             .heir = p->settings.heir,
         },
+        .wall_ms = clock_wall_ms(),
     };
 
     do {

@@ -365,6 +365,23 @@ void port_question_step(struct port_question *q, enum query_step step)
 
 /* Leaving. */
 
+/* In a turn: it waits for nothing of core's any more, and a load that it was to run and was not
+ * told of yet goes back. */
+void port_question_unwait(struct port_question *q, struct turn *t)
+{
+    struct peerage *p = node_of(q->at);
+    struct serve *s = node_serve(p->node);
+
+    if (q->change)
+        node_change_leave(p->node, &q->waiter);
+    else
+        serve_leave(s, &q->waiter, t->now_ms, &t->effects);
+    list_remove(&q->of_here);
+    if (q->load_here_id)
+        serve_lose(s, q->load_here_id, t->now_ms, &t->effects);
+    q->load_here_id = 0;
+}
+
 /* The asker gives up. Its query goes on while somebody else waits for what it asks. */
 void port_question_leave(struct port_question *q)
 {
@@ -374,13 +391,7 @@ void port_question_leave(struct port_question *q)
     struct turn t;
 
     port_turn_begin(at, &t);
-    list_remove(&q->of_here);
-    if (q->change)
-        node_change_leave(p->node, &q->waiter);
-    else
-        serve_leave(node_serve(p->node), &q->waiter, t.now_ms, &t.effects);
-    if (q->load_here_id)
-        serve_lose(node_serve(p->node), q->load_here_id, t.now_ms, &t.effects);
+    port_question_unwait(q, &t);
     if (q->leads) {
         goes_on = serve_waiters(node_serve(p->node), q->load_id) > 0;
         if (!goes_on)

@@ -99,6 +99,7 @@ void port_ask_free(struct port *);
 /* port_ask.c, for port_run.c. */
 struct turn;
 void port_turn_begin(struct peerage_port *, struct turn *);  /* on this port's thread */
+void port_question_unwait(struct port_question *, struct turn *);
 void port_question_free(struct port_question *);
 /* Its last event, taking what the answer holds; or an error instead. */
 void port_question_end(struct port_question *, struct answer *, int error);

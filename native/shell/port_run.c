@@ -116,10 +116,7 @@ static void close_all(struct peerage_port *at)
         if (q->ended)
             continue;
         port_turn_begin(at, &t);
-        if (q->change)
-            node_change_leave(p->node, &q->waiter);
-        else
-            serve_leave(node_serve(p->node), &q->waiter, t.now_ms, &t.effects);
+        port_question_unwait(q, &t);
         if (q->leads)
             serve_lose(node_serve(p->node), q->load_id, t.now_ms, &t.effects);
         turn_end(p, &t);

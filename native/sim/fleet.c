@@ -59,6 +59,9 @@ static void drop_frame(struct effect *frame)
 
 /* Nodes. */
 
+uint64_t fleet_now_ms(const struct fleet *f) { return f->now_ms; }
+uint64_t fleet_wall_ms(const struct fleet *f) { return f->now_ms + FLEET_WALL_MS; }
+
 static bool lives(const struct fleet *f, unsigned i) { return !f->stations[i].dead; }
 
 struct serve *fleet_serve(struct fleet *f, unsigned i)
@@ -79,6 +82,7 @@ static void make_node(struct fleet *f, unsigned i)
         },
         .seed = prng_next(&f->prng),
         .node_id = ++f->last_node_id,
+        .wall_ms = fleet_wall_ms(f) + i * f->config.skew_ms,
     };
 
     memset(at, 0, sizeof *at);
@@ -92,8 +96,6 @@ static void make_node(struct fleet *f, unsigned i)
     serve_register(node_serve(at->node), span_text("registered"), false);
 }
 
-uint64_t fleet_now_ms(const struct fleet *f) { return f->now_ms; }
-uint64_t fleet_wall_ms(const struct fleet *f) { return f->now_ms + FLEET_WALL_MS; }
 struct node *fleet_node(struct fleet *f, unsigned i) { return f->stations[i].node; }
 
 void fleet_apply(struct fleet *f, unsigned i, struct effects *fx);
@@ -225,6 +227,13 @@ bool fleet_reaches(const struct fleet *f, const struct connection *c)
     return !to->dead && to->node_id == c->to_id && !c->closed;
 }
 
+/* From one node to another always the same, so frames don't overtake each other. */
+static uint32_t latency_ms(const struct fleet *f, unsigned from, unsigned to)
+{
+    return f->config.latency_ms +
+           (uint32_t)((f->config.seed + 7 * from + 3 * to) % (f->config.spread_ms + 1));
+}
+
 /* Moves the frame out of `e` into the network. */
 static void transmit(struct fleet *f, enum event_kind kind, uint64_t conn, struct effect *e)
 {
@@ -237,7 +246,7 @@ static void transmit(struct fleet *f, enum event_kind kind, uint64_t conn, struc
     e->value = NULL;
     e->text = NULL;
     event.node_id = kind == EVENT_REQUEST ? c->to_id : c->from_id;
-    fleet_post(f, f->config.latency_ms, &event);
+    fleet_post(f, latency_ms(f, kind == EVENT_REQUEST ? c->from : c->to, event.node), &event);
 }
 
 void fleet_transmit(struct fleet *f, uint64_t conn, const struct message *m,
@@ -307,6 +316,7 @@ static void call(struct fleet *f, unsigned i, struct effect *e)
     struct event failed = {.conn = conn, .node = i, .node_id = f->stations[i].node_id};
 
     c->call_id = e->call_id;
+    c->changes = message_is_change(&e->message);
     e->message.request_id = 1;
     if (!fleet_reaches(f, c)) {
         failed.kind = EVENT_CLOSED;
@@ -402,12 +412,30 @@ static void reply(struct fleet *f, struct event *e, bool closed, struct effects 
         node_reply(n, c->call_id, m, e->frame.value, f->now_ms, fx);
 }
 
+/* A call's time is over. Nodes have one connection to another for all their calls; who gives a
+ * change up resets it, and the calls behind it fail too. */
+static void give_up(struct fleet *f, struct event *e, struct effects *fx)
+{
+    struct connection late = *fleet_conn(f, e->conn);
+    size_t count = f->conn_count;
+
+    reply(f, e, true, fx);
+    if (late.closed || !late.changes)
+        return;
+    for (size_t id = 1; id <= count; id++) {
+        const struct connection *c = fleet_conn(f, id);
+        struct event behind = {.conn = id};
+        if (c->from == late.from && c->to_id == late.to_id && c->call_id)
+            reply(f, &behind, true, fx);
+    }
+}
+
 static void deadline(struct fleet *f, struct event *e, struct effects *fx)
 {
     struct asker *a = e->asker;
 
     if (!a) {
-        reply(f, e, true, fx);      /* a call's time is over */
+        give_up(f, e, fx);
     } else if (!a->result.done && a->query.due_ms <= f->now_ms) {
         fleet_conn(f, a->conn)->asker = NULL;
         if (fleet_reaches(f, fleet_conn(f, a->conn))) {
@@ -460,6 +488,20 @@ static void finish(struct fleet *f, struct event *e, struct effects *fx)
     blob_unref(value);
 }
 
+/* A change that its sender has given up comes late, as over a connection that was reset. */
+static void request(struct fleet *f, struct event *e, struct effects *fx)
+{
+    struct node *n = f->stations[e->node].node;
+    const struct message *m = &e->frame.message;
+
+    if (m->kind == MESSAGE_TALLY)
+        node_tally_frame(n, e->conn, m, e->frame.value, fleet_wall_ms(f), fx);
+    else if (message_is_change(m) && fleet_conn(f, e->conn)->closed)
+        node_late_change(n, m, f->now_ms);
+    else
+        node_frame(n, e->conn, m, e->frame.value, f->now_ms, fx);
+}
+
 static void happen(struct fleet *f, struct event *e)
 {
     struct station *at = &f->stations[e->node];
@@ -477,11 +519,7 @@ static void happen(struct fleet *f, struct event *e)
     effects_init(&fx);
     switch (e->kind) {
     case EVENT_REQUEST:
-        if (e->frame.message.kind == MESSAGE_TALLY)
-            node_tally_frame(at->node, e->conn, &e->frame.message, e->frame.value,
-                             fleet_wall_ms(f), &fx);
-        else
-            node_frame(at->node, e->conn, &e->frame.message, e->frame.value, f->now_ms, &fx);
+        request(f, e, &fx);
         break;
     case EVENT_REPLY:
         reply(f, e, false, &fx);
@@ -638,6 +676,13 @@ bool fleet_holds(struct fleet *f, unsigned i, const char *key)
 {
     struct store_hit hit;
     return store_get(serve_store(fleet_serve(f, i)), span_text(key), f->now_ms, false, &hit);
+}
+
+bool fleet_holds_value(struct fleet *f, unsigned i, const char *key, const char *value)
+{
+    struct store_hit hit;
+    return store_get(serve_store(fleet_serve(f, i)), span_text(key), f->now_ms, false, &hit) &&
+           span_equal(hit.bytes, span_text(value));
 }
 
 const struct serve_stats *fleet_stats(struct fleet *f, unsigned i)

@@ -18,6 +18,8 @@
 struct fleet_config {
     unsigned nodes;
     uint32_t latency_ms, load_ms;
+    uint32_t spread_ms;         /* the way from one node to another may take so much longer */
+    uint32_t skew_ms;           /* node i's wall clock is i times so far ahead */
     uint32_t timeout_ms, load_timeout_ms;
     bool heir;
     uint64_t seed;
@@ -77,19 +79,24 @@ const struct fleet_ask *fleet_ask(struct fleet *, unsigned i, const char *key, u
                                   uint32_t ttl_ms, uint32_t stale_ms);
 /* The asker gives up (as a cancelled task does). */
 void fleet_leave(struct fleet *, const struct fleet_ask *);
-/* Delete the key from node i; *done counts finished ones, acknowledged and unreached add up. */
+/* Delete the key from node i, or set it; when done, how many acknowledged and how many could
+ * not be reached. */
 struct fleet_change {
     bool done;
     unsigned acknowledged, unreached;
 };
 const struct fleet_change *fleet_delete(struct fleet *, unsigned i, const char *key);
 const struct fleet_change *fleet_delete_channel(struct fleet *, unsigned i, const char *channel);
+const struct fleet_change *fleet_set(struct fleet *, unsigned i, const char *key,
+                                     const char *value, uint32_t ttl_ms);
 
 /* Loads that began for the key, and those that ended. */
 unsigned fleet_loads(const struct fleet *, const char *key);
 unsigned fleet_loads_ended(const struct fleet *, const char *key);
 /* Does node i's store hold the key now? */
 bool fleet_holds(struct fleet *, unsigned i, const char *key);
+/* And is it this value? */
+bool fleet_holds_value(struct fleet *, unsigned i, const char *key, const char *value);
 const struct serve_stats *fleet_stats(struct fleet *, unsigned i);
 size_t fleet_flights(struct fleet *, unsigned i);
 

@@ -213,7 +213,7 @@ void fleet_leave(struct fleet *f, const struct fleet_ask *ask)
 }
 
 static const struct fleet_change *change(struct fleet *f, unsigned i, const struct message *name,
-                                         bool by_channel)
+                                         bool by_channel, const struct loaded *item)
 {
     struct changer *c = calloc(1, sizeof *c);
     struct effects fx;
@@ -223,24 +223,44 @@ static const struct fleet_change *change(struct fleet *f, unsigned i, const stru
         abort();
     f->changers[f->changer_count++] = c;
     effects_init(&fx);
-    node_change(f->stations[i].node, name, by_channel, NULL, &c->waiter, f->now_ms, &fx);
+    node_change(f->stations[i].node, name, by_channel, item, &c->waiter, f->now_ms, &fx);
     fleet_apply(f, i, &fx);
     effects_deinit(&fx);
     return &c->result;
 }
 
-const struct fleet_change *fleet_delete(struct fleet *f, unsigned i, const char *key)
+static struct message name_of(const char *key)
 {
     struct span channel = fleet_channel(key);
-    struct message name = {.key = span_text(key),
-                           .channel = channel.bytes == strlen(key) ? SPAN_NONE : channel};
-    return change(f, i, &name, false);
+
+    return (struct message){.key = span_text(key),
+                            .channel = channel.bytes == strlen(key) ? SPAN_NONE : channel};
+}
+
+const struct fleet_change *fleet_delete(struct fleet *f, unsigned i, const char *key)
+{
+    struct message name = name_of(key);
+    return change(f, i, &name, false, NULL);
+}
+
+const struct fleet_change *fleet_set(struct fleet *f, unsigned i, const char *key,
+                                     const char *value, uint32_t ttl_ms)
+{
+    struct message name = name_of(key);
+    struct loaded item = {.key = name.key, .blob = blob_copy(span_text(value)), .ttl_ms = ttl_ms};
+    const struct fleet_change *c;
+
+    if (!item.blob)
+        abort();
+    c = change(f, i, &name, false, &item);
+    blob_unref(item.blob);
+    return c;
 }
 
 const struct fleet_change *fleet_delete_channel(struct fleet *f, unsigned i, const char *channel)
 {
     struct message name = {.key = span_text(channel)};
-    return change(f, i, &name, true);
+    return change(f, i, &name, true, NULL);
 }
 
 void fleet_reply(struct fleet *f, struct asker *a, struct event *e, struct effects *fx)

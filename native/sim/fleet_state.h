@@ -22,7 +22,8 @@ struct connection {
     unsigned from, to;
     uint64_t from_id, to_id;        /* node ids: a node that started anew is another */
     bool closed;
-    uint64_t call_id;               /* a call of the node `from` */
+    uint64_t call_id;               /* a call of the node `from`, */
+    bool changes;                   /* which is a set or delete */
     struct asker *asker;            /* or a question of its asker */
 };
 

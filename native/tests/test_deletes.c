@@ -113,7 +113,7 @@ static void it_behaves_like_a_plain_array(void **state)
         if (prng_below(&prng, 3) == 0) {
             uint64_t id = prng_next(&prng) | 1, end = now + 1 + prng_below(&prng, 100);
             if (deletes_put(d, name_of(i), id, now, end)) {
-                ids[i] = id;
+                ids[i] = now < until[i] && ids[i] > id ? ids[i] : id;
                 until[i] = end;
             } else {
                 refused++;

@@ -218,47 +218,6 @@ static void test_a_delete_during_the_hand_over(void **state)
     }
 }
 
-static void push_to(struct fleet *f, unsigned i, const char *key, uint64_t delete_id)
-{
-    struct message m = {.kind = MESSAGE_PUSH, .key = span_text(key), .ttl_ms = TTL,
-                        .request_id = 1, .delete_id = delete_id};
-    struct blob *value = blob_copy(span_text("pushed"));
-    struct effects fx;
-
-    effects_init(&fx);
-    node_frame(fleet_node(f, i), 1u << 20, &m, value, fleet_now_ms(f), &fx);
-    effects_deinit(&fx);
-    blob_unref(value);
-}
-
-/* D1: a set or delete that lay in a stopped node's socket until its sender had given it up. The
- * entry goes, the value is not kept, and what a newer change forbids stays forbidden. */
-static void test_a_change_that_comes_too_late_is_not_made(void **state)
-{
-    static const uint8_t kinds[] = {MESSAGE_DELETE, MESSAGE_DROP};
-
-    (void)state;
-    for (unsigned i = 0; i < 2 * ARRAY_COUNT(kinds); i++) {
-        struct fleet *f = fleet_new(&usual);
-        unsigned owner = fleet_rank(f, "k", 0), at = fleet_rank(f, "k", i % 2);
-        struct message late = {.kind = kinds[i / 2], .key = span_text("k"), .request_id = 1,
-                               .flags = MESSAGE_SET, .ttl_ms = TTL,
-                               .delete_id = kinds[i / 2] == MESSAGE_DROP ? 77 : 0};
-        fleet_ask(f, owner, "k", FLEET_REGISTERED, TTL, 0);
-        fleet_run(f, 400);
-        assert_true(fleet_holds(f, at, "k"));
-        node_late_change(fleet_node(f, at), &late, fleet_now_ms(f));
-        assert_false(fleet_holds(f, at, "k"));
-        push_to(f, at, "k", 77);            /* what was made before a change that came after */
-        assert_false(fleet_holds(f, at, "k"));
-        push_to(f, at, "k", 0);
-        assert_false(fleet_holds(f, at, "k"));
-        push_to(f, at, "other", 0);         /* pushes are taken, then */
-        assert_true(fleet_holds(f, at, "other"));
-        fleet_free(f);
-    }
-}
-
 /* A receiver that says nothing holds nobody up for longer than its calls' time. */
 static void test_a_silent_receiver(void **state)
 {
@@ -360,7 +319,6 @@ int main(void)
         cmocka_unit_test(test_the_last_load_of_a_draining_owner_is_the_only_one),
         cmocka_unit_test(test_a_rolling_restart_fetches_nothing_twice),
         cmocka_unit_test(test_a_delete_during_the_hand_over),
-        cmocka_unit_test(test_a_change_that_comes_too_late_is_not_made),
         cmocka_unit_test(test_a_silent_receiver),
         cmocka_unit_test(test_two_crashes_in_a_row_fetch_nothing_twice),
         cmocka_unit_test(test_a_join_and_then_a_crash),

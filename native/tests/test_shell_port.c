@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -447,6 +448,39 @@ static void a_port_that_goes_gives_everything_back(void **state)
     assert_int_equal(a.kind, PEERAGE_LOAD);
 }
 
+/* A load that a question was to run and had not heard of when its node was closed goes back; after
+ * that nothing is loaded any more. */
+static void a_closed_node_has_no_loads_for_its_port(void **state)
+{
+    struct peerage_options o;
+    struct peerage_event event;
+    struct peerage_answer a;
+    peerage *alone;
+    int before, after;
+
+    (void)state;
+    nodes_options(&o);
+    nodes_cluster(&alone, 1, &o);
+    assert_int_equal(peerage_port_new(alone, &port), 0);
+    assert_int_equal(ask("before", &before, &a), PEERAGE_PENDING);
+    peerage_close(alone, 0);
+    assert_int_equal(ask("after", &after, &a), PEERAGE_TROUBLE);
+    assert_int_equal(a.error, PEERAGE_E_CLOSED);
+    bool told = false;
+    while (next_event(&event, 100)) {
+        if (event.kind != PEERAGE_EVENT_ANSWER || event.answer->kind == PEERAGE_LOAD)
+            continue;           /* the load, and that nobody waits for it */
+        assert_ptr_equal(event.token, &before);
+        assert_int_equal(event.answer->kind, PEERAGE_TROUBLE);
+        assert_int_equal(event.answer->error, PEERAGE_E_CLOSED);
+        told = true;
+    }
+    assert_true(told);
+    peerage_port_gone(port, NULL, NULL);
+    port = NULL;
+    peerage_free(alone);
+}
+
 int main(int argc, char **argv)
 {
 #define ON_PORT(test) cmocka_unit_test_setup_teardown(test, make_port, free_port)
@@ -462,6 +496,7 @@ int main(int argc, char **argv)
         ON_PORT(large_answers_arrive_whole),
         ON_PORT(a_change_reports_to_its_token),
         ON_PORT(a_port_that_goes_gives_everything_back),
+        cmocka_unit_test(a_closed_node_has_no_loads_for_its_port),
     };
 
     nodes_child_main(argc, argv);
