@@ -602,6 +602,38 @@ def test_a_set_that_a_stopped_owner_finds_late_is_not_made(fleet):
     assert [w("get", keys[0])["value"] for w in workers] == ["fourth"] * 4
 
 
+def test_sets_at_the_same_moment_leave_one_value(fleet):
+    """D4: whoever sets, and whoever owns, the last of overlapping changes is what all have."""
+    workers = fleet(4)
+    for i in range(40):
+        key = f"moment{i}"
+        changes = [w.ask("put", key, n) for n, w in enumerate(workers[:3])]
+        changes.append(workers[3].ask("delete", key) if i % 4 == 3 else workers[3].ask("put", key, 3))
+        for told in changes:
+            assert told.result(10)["unreached"] == []
+        found = [w("get", key) for w in workers]
+        values = {f and f["value"] for f in found}
+        assert len(values) == 1, found
+
+
+@pytest.mark.alone
+def test_who_knows_of_a_delete_is_not_told_what_was_before(fleet):
+    """D2: the owner stands still while a key is deleted, and hears of that some moments after it
+    goes on. It answers meanwhile; who has applied the delete does not believe it."""
+    workers = fleet(4)
+    owner, others = workers[0], workers[1:]
+    keys = [key for i in range(200) if others[0]("owner_of", key := f"before{i}") == owner.address][:12]
+    for key in keys:
+        assert others[0]("put", key, "old")["unreached"] == []
+    stop(owner)
+    for told in [others[0].ask("delete", key) for key in keys]:
+        assert owner.address in told.result(20)["unreached"]
+    go_on(owner)
+    for _ in range(5):
+        found = [told.result(20) for told in [w.ask("get", key) for key in keys for w in others]]
+        assert found == [None] * len(found), found
+
+
 # -- leaving -------------------------------------------------------------------------------------------------
 
 

@@ -151,12 +151,24 @@ bool deletes_put(struct deletes *d, struct span name, uint64_t id, uint64_t now_
     return true;
 }
 
-uint64_t deletes_get(const struct deletes *d, struct span name, uint64_t now_ms)
+static const struct record *find(const struct deletes *d, struct span name, uint64_t now_ms)
 {
     if (d->count == 0 || now_ms >= d->last_until_ms)
-        return 0;
+        return NULL;
     const struct record *r = &d->slots[seek(d, hash(d, name))];
-    return r->id && now_ms < r->until_ms ? r->id : 0;
+    return r->id && now_ms < r->until_ms ? r : NULL;
+}
+
+uint64_t deletes_get(const struct deletes *d, struct span name, uint64_t now_ms)
+{
+    const struct record *r = find(d, name, now_ms);
+    return r ? r->id : 0;
+}
+
+uint64_t deletes_until_ms(const struct deletes *d, struct span name, uint64_t now_ms)
+{
+    const struct record *r = find(d, name, now_ms);
+    return r ? r->until_ms : 0;
 }
 
 bool deletes_full(struct deletes *d, uint64_t now_ms)

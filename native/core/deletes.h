@@ -21,6 +21,7 @@ void deletes_free(struct deletes *);
 bool deletes_put(struct deletes *, struct span name, uint64_t id, uint64_t now_ms,
                  uint64_t until_ms);
 uint64_t deletes_get(const struct deletes *, struct span name, uint64_t now_ms);   /* 0: none */
+uint64_t deletes_until_ms(const struct deletes *, struct span name, uint64_t now_ms);  /* 0: none */
 bool deletes_full(struct deletes *, uint64_t now_ms);
 size_t deletes_count(const struct deletes *);
 

@@ -86,6 +86,7 @@ struct answer {
     bool stale;
     uint64_t stored_ms, expires_ms, stale_until_ms;     /* on this node's clock */
     uint64_t delete_id;         /* this node's id for the key when it answered (D2) */
+    uint64_t deleted_ms;        /* OUTCOME_ASK: when the delete of that id was applied, 0: none */
     uint64_t load_id;           /* the flight */
 };
 

@@ -66,6 +66,12 @@ enum query_step query_begin(struct query *q, const struct query_rank *ranks, uns
     return at_rank(q, now_ms);
 }
 
+void query_know_delete(struct query *q, uint64_t delete_id, uint64_t deleted_ms)
+{
+    q->delete_id = delete_id;
+    q->deleted_ms = deleted_ms;
+}
+
 void query_fill(const struct query *q, uint64_t now_ms, struct message *m)
 {
     bool loads = q->loads && !query_at(q)->hits_only;
@@ -126,6 +132,18 @@ enum query_step query_frame(struct query *q, uint8_t kind, uint64_t now_ms)
     default:    /* NOT_ME, UNSUPPORTED, and what a newer version may say */
         return next(q, PEER_FINE, now_ms);
     }
+}
+
+bool query_value_is_deleted(const struct query *q, uint64_t delete_id, uint32_t age_ms,
+                            uint64_t now_ms)
+{
+    return q->deleted_ms && delete_id != q->delete_id && now_ms < q->deleted_ms + age_ms;
+}
+
+enum query_step query_deleted(struct query *q, uint64_t now_ms)
+{
+    q->owner_silent = true;
+    return next(q, PEER_FINE, now_ms);
 }
 
 void query_progress(struct query *q, uint64_t now_ms)

@@ -49,6 +49,7 @@ struct query {
     uint64_t due_ms;
     uint64_t load_due_ms;       /* of an accepted load; due_ms comes earlier when the owner's
                                    "still working" stays away */
+    uint64_t delete_id, deleted_ms;     /* query_know_delete */
     enum query_verdict verdict; /* of the last step: about the rank it left or ended at */
     struct addr verdict_of;
 };
@@ -56,6 +57,8 @@ struct query {
 /* Ranks are the caller's (serve gives them, the avoided left out). */
 enum query_step query_begin(struct query *, const struct query_rank *, unsigned count, bool loads,
                             uint32_t timeout_ms, uint32_t load_timeout_ms, uint64_t now_ms);
+/* The key's last delete known here, as serve_ask told it; after query_begin. */
+void query_know_delete(struct query *, uint64_t delete_id, uint64_t deleted_ms);
 
 static inline const struct query_rank *query_at(const struct query *q) { return &q->ranks[q->rank]; }
 
@@ -64,6 +67,11 @@ void query_fill(const struct query *, uint64_t now_ms, struct message *);
 
 /* A frame with our request id came (its value complete and verified). */
 enum query_step query_frame(struct query *, uint8_t kind, uint64_t now_ms);
+/* The VALUE that came, `age_ms` old, is from before the delete that is known here, and its sender
+ * does not know of that (it could not be reached): it is no answer. */
+bool query_value_is_deleted(const struct query *, uint64_t delete_id, uint32_t age_ms,
+                            uint64_t now_ms);
+enum query_step query_deleted(struct query *, uint64_t now_ms);
 /* Bytes of our answer keep coming: each further timeout_ms must bring some (O2). */
 void query_progress(struct query *, uint64_t now_ms);
 /* The connection failed, refused, or closed. `reused`: it had served before, and no byte

@@ -133,6 +133,18 @@ uint64_t delete_id_of(struct serve *s, struct span key, struct span channel, uin
     return ids[0] ^ ids[1];
 }
 
+/* When the last delete that is remembered of the key or its channel was applied here; 0: none. */
+static uint64_t deleted_ms(struct serve *s, struct span key, uint64_t channel_hash,
+                           uint64_t now_ms)
+{
+    uint8_t name[CHANNEL_NAME_BYTES];
+    uint64_t until_ms = max_u64(deletes_until_ms(s->deletes, key, now_ms),
+                                deletes_until_ms(s->deletes, channel_name(channel_hash, name),
+                                                 now_ms));
+
+    return until_ms ? until_ms - deletes_remembered_ms(s) : 0;
+}
+
 /* While the deletes it should remember don't fit, a node keeps nothing (D1). Nor does one
  * that warms: until the news of it has reached them all, a delete may not reach it. */
 bool may_store(struct serve *s, uint64_t now_ms)
@@ -417,6 +429,9 @@ void serve_ask(struct serve *s, const struct question *q, struct waiter *w, uint
         join(s, f, w, now_ms, fx);
     out->outcome = OUTCOME_ASK;
     out->load_id = f->id;
+    out->delete_id = f->delete_id;
+    if (f->delete_id)
+        out->deleted_ms = deleted_ms(s, f->key, channel_hash, now_ms);
 }
 
 /* Nobody waits any more: what may stop, stops. */

@@ -39,12 +39,6 @@ static void detach_key(struct serve *s, struct span key)
     }
 }
 
-/* Long enough for every load that began before it to have ended (D1). */
-static uint64_t remember_until(const struct serve *s, uint64_t now_ms)
-{
-    return now_ms + s->config.load_timeout_ms + 2 * s->config.timeout_ms;
-}
-
 static void release_dropped(struct serve *s)
 {
     for (unsigned i = 0; i < s->dropped.count; i++)
@@ -77,9 +71,9 @@ static void drop_channel(struct serve *s, struct span channel, uint64_t delete_i
         release_dropped(s);
     store_delete(s->store, channel, &s->dropped);       /* the entry that is alone in it */
     detach_all(s, &hash);
-    s->channels_until_ms = max_u64(s->channels_until_ms, remember_until(s, now_ms));
+    s->channels_until_ms = max_u64(s->channels_until_ms, now_ms + deletes_remembered_ms(s));
     deletes_put(s->deletes, channel_name(hash, name), delete_id, now_ms,
-                remember_until(s, now_ms));
+                now_ms + deletes_remembered_ms(s));
 }
 
 uint64_t serve_last_delete(struct serve *s, struct span key, struct span channel,
@@ -107,7 +101,7 @@ void serve_drop(struct serve *s, struct span key, struct span channel, bool by_c
     }
     store_delete(s->store, key, &s->dropped);
     detach_key(s, key);
-    deletes_put(s->deletes, key, delete_id, now_ms, remember_until(s, now_ms));
+    deletes_put(s->deletes, key, delete_id, now_ms, now_ms + deletes_remembered_ms(s));
     if (!item || !item->blob || item->ttl_ms == 0 || is_old)
         return;
     struct store_item put = store_item_of(item, key,

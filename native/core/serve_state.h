@@ -80,6 +80,11 @@ void note_slow(struct serve *, const struct addr *, uint64_t now_ms);
 #define CHANNEL_NAME_BYTES 9u
 /* Under which name the deletes of a whole channel are remembered. */
 struct span channel_name(uint64_t channel_hash, uint8_t name[CHANNEL_NAME_BYTES]);
+/* For so long a delete is remembered: every load that began before it has ended then (D1). */
+static inline uint64_t deletes_remembered_ms(const struct serve *s)
+{
+    return (uint64_t)s->config.load_timeout_ms + 2 * s->config.timeout_ms;
+}
 uint64_t delete_id_of(struct serve *, struct span key, struct span channel, uint64_t now_ms);
 /* The same taken apart: the key's and the channel's. */
 void delete_ids_of(struct serve *, struct span key, struct span channel, uint64_t now_ms,

@@ -452,7 +452,8 @@ static bool finish(struct asking *a, enum query_step step, bool *await_it)
 }
 
 /* True: *out is filled; false: ask again. */
-static bool lead(struct asking *a, const struct query_rank *ranks, unsigned count_ranks)
+static bool lead(struct asking *a, const struct answer *asked, const struct query_rank *ranks,
+                 unsigned count_ranks)
 {
     struct peerage *p = a->p;
     uint32_t timeout_ms = p->settings.timeout_ms;
@@ -465,6 +466,7 @@ static bool lead(struct asking *a, const struct query_rank *ranks, unsigned coun
     gathered_init(&a->got);
     step = query_begin(&a->query, ranks, count_ranks, loads, timeout_ms,
                        a->question.ask.load_timeout_ms, clock_now_ms());
+    query_know_delete(&a->query, asked->delete_id, asked->deleted_ms);
     while (going && (step == QUERY_SEND || step == QUERY_WAIT)) {
         if (step == QUERY_SEND)
             going = send(a, &step, &error);
@@ -557,7 +559,7 @@ static bool ask_once(struct asking *a)
         return await(a);
     case OUTCOME_ASK:
         a->load_id = answer.load_id;
-        return lead(a, ranks, count_ranks);
+        return lead(a, &answer, ranks, count_ranks);
     case OUTCOME_RETRY:
         return false;
     default:

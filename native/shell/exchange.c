@@ -213,6 +213,12 @@ bool gathered_frame(struct gathered *g, struct query *q, const struct message *m
             *step = QUERY_WAIT;
             return true;
         }
+        if (m->kind == MESSAGE_VALUE &&
+            query_value_is_deleted(q, g->delete_id, g->items[0].age_ms, now_ms)) {
+            gathered_clear(g);
+            *step = query_deleted(q, now_ms);
+            return true;
+        }
     } else {
         blob_unref(value);
         if (m->kind == MESSAGE_PERMIT)

@@ -157,6 +157,7 @@ static bool ask(struct port_question *q, struct peerage_answer *out)
     struct peerage_port *at = q->at;
     struct peerage *p = node_of(at);
     struct query_rank ranks[RANKS_MAX];
+    enum query_step step;
     struct answer answer;
     unsigned count_ranks;
     struct turn t;
@@ -176,10 +177,10 @@ static bool ask(struct port_question *q, struct peerage_answer *out)
         count(&p->counters.asks_by_ports);
         q->leads = true;
         q->load_id = answer.load_id;
-        port_question_step(q, query_begin(&q->query, ranks, count_ranks,
-                                          q->question.ask.flags & MESSAGE_LOADS,
-                                          p->settings.timeout_ms,
-                                          q->question.ask.load_timeout_ms, t.now_ms));
+        step = query_begin(&q->query, ranks, count_ranks, q->question.ask.flags & MESSAGE_LOADS,
+                           p->settings.timeout_ms, q->question.ask.load_timeout_ms, t.now_ms);
+        query_know_delete(&q->query, answer.delete_id, answer.deleted_ms);
+        port_question_step(q, step);
         return false;
     default:
         exchange_answer(&answer, t.now_ms, out);

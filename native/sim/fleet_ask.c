@@ -157,10 +157,11 @@ static void begin_ask(struct fleet *f, struct asker *a)
               &fx);
     if (answer.outcome == OUTCOME_ASK) {
         a->load_id = answer.load_id;
-        fleet_drive(f, a,
-              query_begin(&a->query, ranks, count, a->waiter.loads, f->config.timeout_ms,
-                          f->config.load_timeout_ms, f->now_ms),
-              &fx);
+        enum query_step step = query_begin(&a->query, ranks, count, a->waiter.loads,
+                                           f->config.timeout_ms, f->config.load_timeout_ms,
+                                           f->now_ms);
+        query_know_delete(&a->query, answer.delete_id, answer.deleted_ms);
+        fleet_drive(f, a, step, &fx);
     } else {
         fleet_settle(f, a, &answer);
     }
@@ -272,6 +273,11 @@ void fleet_reply(struct fleet *f, struct asker *a, struct event *e, struct effec
         if (m->kind == MESSAGE_PERMIT)
             a->permit_delete_id = m->delete_id;
         fleet_drive(f, a, query_frame(&a->query, m->kind, f->now_ms), fx);
+        return;
+    }
+    if (m->kind == MESSAGE_VALUE &&
+        query_value_is_deleted(&a->query, m->delete_id, m->age_ms, f->now_ms)) {
+        fleet_drive(f, a, query_deleted(&a->query, f->now_ms), fx);
         return;
     }
     struct loaded item = {.key = m->key, .blob = e->frame.value, .value_type = m->value_type,

@@ -235,6 +235,43 @@ static void test_an_id_that_is_far_ahead(void **state)
     }
 }
 
+/* Who has applied a delete does not take an older value from an owner that it could not reach:
+ * asked next is the heir, which loads. What the owner loads afterwards is taken from it. */
+static void test_a_deleted_value_is_not_taken_from_who_missed_the_delete(void **state)
+{
+    (void)state;
+    for (unsigned how = 0; how < 4; how++) {
+        struct fleet *f = fleet_new(&usual);
+        unsigned owner = fleet_rank(f, "k", 0), heir = fleet_rank(f, "k", 1), others[2], n = 0;
+        unsigned flags = (how & 1 ? FLEET_THREAD : 0) | (how & 2 ? FLEET_LOADS : FLEET_REGISTERED);
+        struct message drop = {.kind = MESSAGE_DROP, .key = span_text("k"), .request_id = 1,
+                               .flags = how == 3 ? MESSAGE_BY_CHANNEL : 0, .delete_id = 77};
+        fleet_ask(f, owner, "k", flags, TTL, 0);
+        fleet_run(f, 400);
+        assert_true(fleet_holds_value(f, owner, "k", "k#1"));
+        for (unsigned i = 0; i < 4; i++) {
+            if (i != owner)
+                send_to(f, i, &drop);
+            if (i != owner && i != heir)
+                others[n++] = i;
+        }
+        fleet_run(f, 10);
+        const struct fleet_ask *after = fleet_ask(f, others[0], "k", flags, TTL, 0);
+        fleet_run(f, 400);
+        assert_true(after->done);
+        assert_string_equal(after->value, "k#2");
+        assert_true(fleet_holds_value(f, heir, "k", "k#2"));
+        send_to(f, owner, &drop);
+        fleet_ask(f, owner, "k", flags | FLEET_FRESH, TTL, 0);
+        fleet_run(f, 400);
+        after = fleet_ask(f, others[1], "k", flags, TTL, 0);
+        fleet_run(f, 400);
+        assert_string_equal(after->value, "k#3");
+        assert_int_equal(fleet_loads(f, "k"), 3);
+        fleet_free(f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_changes_run_side_by_side_leave_one_value),
         cmocka_unit_test(test_clocks_that_are_apart),
         cmocka_unit_test(test_an_id_that_is_far_ahead),
+        cmocka_unit_test(test_a_deleted_value_is_not_taken_from_who_missed_the_delete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
