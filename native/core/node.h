@@ -86,8 +86,7 @@ void node_change(struct node *, const struct message *name, bool by_channel,
 void node_change_leave(struct node *, struct waiter *);
 /* A frame of a set or delete whose sender gave it up before this node, stopped meanwhile, read
  * it. By now others have run it, and newer ones perhaps, which it must not undo (D1): it is not
- * run and its value not kept. What is here of the key or channel goes, under an id of its own, so
- * nothing of it is taken from others, nor by them from here, while that is remembered. */
+ * run and its value not kept. What is here of the key or channel goes. */
 void node_late_change(struct node *, const struct message *, uint64_t now_ms);
 
 /* Who acknowledged, who could not be reached: up to `room` each. False: malformed. */

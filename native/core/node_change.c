@@ -451,9 +451,11 @@ void change_drop(struct node *n, uint64_t conn_id, const struct message *m, stru
 
 void node_late_change(struct node *n, const struct message *m, uint64_t now_ms)
 {
-    /* Not a DROP's own id: a newer change may have been read before it, on another connection. */
-    serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL,
-               next_delete_id(n, m->key, message_channel(m), now_ms), NULL, now_ms);
+    /* A DROP's id counts. A DELETE has none yet; who ran it instead sends a DROP. */
+    uint64_t delete_id = m->kind == MESSAGE_DROP ? m->delete_id : 0;
+
+    serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL, delete_id, NULL,
+               now_ms);
 }
 
 void change_members(struct node *n, uint64_t now_ms, struct effects *fx)

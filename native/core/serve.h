@@ -164,7 +164,8 @@ bool serve_reply(struct serve *, uint64_t call_id, const struct message *, struc
 /* Sets and deletes. */
 
 /* Apply a delete with this id here (D1): drops the key's entry (or all of the channel),
- * detaches its flights, remembers the id. With `item` (a set) that value takes its place. */
+ * detaches its flights, remembers the id (0: there is none). With `item` (a set) that value
+ * takes its place, if no later delete is remembered. */
 void serve_drop(struct serve *, struct span key, struct span channel, bool by_channel,
                 uint64_t delete_id, const struct loaded *item, uint64_t now_ms);
 /* The id of the last delete of the key or its channel that is remembered here; 0: none. */

@@ -39,6 +39,12 @@ static void detach_key(struct serve *s, struct span key)
     }
 }
 
+static void remember(struct serve *s, struct span name, uint64_t delete_id, uint64_t now_ms)
+{
+    if (delete_id)
+        deletes_put(s->deletes, name, delete_id, now_ms, now_ms + deletes_remembered_ms(s));
+}
+
 static void release_dropped(struct serve *s)
 {
     for (unsigned i = 0; i < s->dropped.count; i++)
@@ -72,8 +78,7 @@ static void drop_channel(struct serve *s, struct span channel, uint64_t delete_i
     store_delete(s->store, channel, &s->dropped);       /* the entry that is alone in it */
     detach_all(s, &hash);
     s->channels_until_ms = max_u64(s->channels_until_ms, now_ms + deletes_remembered_ms(s));
-    deletes_put(s->deletes, channel_name(hash, name), delete_id, now_ms,
-                now_ms + deletes_remembered_ms(s));
+    remember(s, channel_name(hash, name), delete_id, now_ms);
 }
 
 uint64_t serve_last_delete(struct serve *s, struct span key, struct span channel,
@@ -101,7 +106,7 @@ void serve_drop(struct serve *s, struct span key, struct span channel, bool by_c
     }
     store_delete(s->store, key, &s->dropped);
     detach_key(s, key);
-    deletes_put(s->deletes, key, delete_id, now_ms, now_ms + deletes_remembered_ms(s));
+    remember(s, key, delete_id, now_ms);
     if (!item || !item->blob || item->ttl_ms == 0 || is_old)
         return;
     struct store_item put = store_item_of(item, key,

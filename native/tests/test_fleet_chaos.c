@@ -1,10 +1,10 @@
 /* Whole nodes under chaos: random questions, kills, new starts, silences, stuck Pythons,
- * deletes of keys and of channels, and views that arrive at each node at another time. Then
+ * sets, deletes of keys and of channels, and views that arrive at each node at another time. Then
  * calm. One seed is one run; a failure names the seed: FLEET_SEED=n runs that one alone,
  * FLEET_SEEDS=n so many.
  *
  * Checked: every question of a node that lives ends, in bounded time and with a value;
- * no flight is left over in the calm; nothing older than an acknowledged delete is served
+ * no flight is left over in the calm; nothing older than an acknowledged set or delete is served
  * after it; and the chaos really happened (peeks, permits, losses, busy and silent peers).
  */
 #include <setjmp.h>
@@ -48,7 +48,7 @@ struct run {
 };
 
 static struct {
-    uint64_t peeks, permits, lost, busy, silent, kills, deletes, joined;
+    uint64_t peeks, permits, lost, busy, silent, kills, deletes, sets, joined;
 } covered;
 
 static const char *const names[KEYS] = {"a", "b", "c", "d"};
@@ -142,9 +142,9 @@ static void ask(struct run *r, unsigned i, unsigned key)
     a->ask = fleet_ask(r->f, i, names[key], hows[prng_below(&r->prng, 4)], 2000, 0);
 }
 
-/* An acknowledged delete: whatever a load that had begun before it brings is too old for a
+/* An acknowledged set or delete: whatever a load that had begun before it brings is too old for a
  * question asked after it. */
-static void note_deletes(struct run *r)
+static void note_changes(struct run *r)
 {
     for (unsigned k = 0; k < KEYS; k++) {
         if (r->change[k] && r->change[k]->done) {
@@ -155,15 +155,29 @@ static void note_deletes(struct run *r)
     }
 }
 
-static void delete_one(struct run *r, unsigned i, unsigned key)
+static void change_one(struct run *r, unsigned i, unsigned key)
 {
+    char value[32];
+
     if (r->dead[i] || r->silent[i] || r->change[key])
         return;
     /* Values are numbered as their loads end: those that ended by now are surely older. */
     r->change_loads[key] = fleet_loads_ended(r->f, names[key]);
-    r->change[key] = (prng_below(&r->prng, 2) ? fleet_delete_channel : fleet_delete)(
-        r->f, i, names[key]);
-    covered.deletes++;
+    snprintf(value, sizeof value, "%s#%u", names[key], r->change_loads[key] + 1);
+    switch (prng_below(&r->prng, 3)) {
+    case 0:
+        r->change[key] = fleet_set(r->f, i, names[key], value, 2000);
+        covered.sets++;
+        break;
+    case 1:
+        r->change[key] = fleet_delete(r->f, i, names[key]);
+        covered.deletes++;
+        break;
+    default:
+        r->change[key] = fleet_delete_channel(r->f, i, names[key]);
+        covered.deletes++;
+        break;
+    }
 }
 
 static void step(struct run *r)
@@ -191,7 +205,7 @@ static void step(struct run *r)
             fleet_stick(r->f, i, prng_below(&r->prng, 2));
         break;
     case 4:
-        delete_one(r, i, key);
+        change_one(r, i, key);
         break;
     default:
         ask(r, i, key);
@@ -248,7 +262,7 @@ static void run_seed(uint64_t seed)
         step(r);
         fleet_run(r->f, (uint32_t)prng_below(&r->prng, 12));
         deliver_views(r, false);
-        note_deletes(r);
+        note_changes(r);
     }
     for (unsigned i = 0; i < NODES; i++) {
         if (r->dead[i])
@@ -276,14 +290,16 @@ static void test_chaos_then_calm(void **state)
     for (uint64_t seed = first; seed < first + count; seed++)
         run_seed(seed);
     print_message("peeks hit %llu, permits %llu, loads lost %llu, joined %llu, busy %llu, silent "
-                  "%llu, kills %llu, deletes %llu\n",
+                  "%llu, kills %llu, deletes %llu, sets %llu\n",
                   (unsigned long long)covered.peeks, (unsigned long long)covered.permits,
                   (unsigned long long)covered.lost, (unsigned long long)covered.joined,
                   (unsigned long long)covered.busy, (unsigned long long)covered.silent,
-                  (unsigned long long)covered.kills, (unsigned long long)covered.deletes);
+                  (unsigned long long)covered.kills, (unsigned long long)covered.deletes,
+                  (unsigned long long)covered.sets);
     if (count >= 10) {
         assert_true(covered.peeks && covered.permits && covered.lost && covered.joined);
-        assert_true(covered.busy && covered.silent && covered.kills && covered.deletes);
+        assert_true(covered.busy && covered.silent && covered.kills && covered.deletes &&
+                    covered.sets);
     }
 }
 
