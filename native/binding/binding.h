@@ -14,6 +14,7 @@
 #include "peerage.h"
 
 #define KEY_MAX 1024            /* as peerage.h says of struct peerage_ask */
+#define CHANNEL_MAX 255
 #define ALIAS_BYTES_MIN 1024    /* smaller values lie inline in the store, as copies */
 #define ERROR_COUNT 16          /* PEERAGE_E_*, negated */
 
@@ -27,7 +28,7 @@ struct state {
     PyObject *tiers[PEERAGE_TIER_LOAD + 1];
     PyObject *json_encode, *json_decode, *pickle_dumps, *pickle_loads;
     PyObject *uuid, *date, *datetime;
-    PyObject *text_done, *text_set_result, *text_set_exception;
+    PyObject *text_done, *text_set_result, *text_set_exception, *text_channel;
     PyObject *text_hex, *text_isoformat, *text_fromisoformat, *text_utcoffset;
 };
 
@@ -36,7 +37,8 @@ struct state *state_of(PyTypeObject *);     /* of one of our own types; never NU
 /* errors.c */
 int errors_add(PyObject *module, struct state *);
 /* Set the exception of a negative code; `line` (may be NULL or "") instead of the code's
- * text. Returns NULL, to be returned. Out of memory is MemoryError. */
+ * text. Returns NULL, to be returned. Out of memory is MemoryError. Of PEERAGE_E_SYSTEM errno
+ * as it is at the call goes with the exception. */
 PyObject *errors_raise(const struct state *, int code, const char *line);
 /* The same as an object, for a future. New reference or NULL. */
 PyObject *errors_make(const struct state *, int code, const char *line);
