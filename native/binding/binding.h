@@ -14,7 +14,6 @@
 #include "peerage.h"
 
 #define KEY_MAX 1024            /* as peerage.h says of struct peerage_ask */
-#define CHANNEL_MAX 255
 #define ALIAS_BYTES_MIN 1024    /* smaller values lie inline in the store, as copies */
 #define ERROR_COUNT 16          /* PEERAGE_E_*, negated */
 
@@ -28,7 +27,7 @@ struct state {
     PyObject *tiers[PEERAGE_TIER_LOAD + 1];
     PyObject *json_encode, *json_decode, *pickle_dumps, *pickle_loads;
     PyObject *uuid, *date, *datetime;
-    PyObject *text_done, *text_set_result, *text_set_exception, *text_channel;
+    PyObject *text_done, *text_set_result, *text_set_exception;
     PyObject *text_hex, *text_isoformat, *text_fromisoformat, *text_utcoffset;
 };
 

@@ -59,50 +59,32 @@ static void remember(struct fast *f, PyObject *key, const struct peerage_answer 
     Py_XSETREF(m->key, Py_NewRef(key));
 }
 
-/* The bytes of a plain str or bytes, at least one and at most so many; else NULL. */
-static const char *raw_of(PyObject *object, Py_ssize_t most, Py_ssize_t *bytes)
-{
-    const char *raw;
-
-    if (PyUnicode_CheckExact(object)) {
-        if (!(raw = PyUnicode_AsUTF8AndSize(object, bytes)))
-            PyErr_Clear();
-    } else if (PyBytes_CheckExact(object)) {
-        raw = PyBytes_AS_STRING(object);
-        *bytes = PyBytes_GET_SIZE(object);
-    } else {
-        return NULL;
-    }
-    return raw && *bytes > 0 && *bytes <= most ? raw : NULL;
-}
-
-/* A hit has no need of its channel; one that would be refused without it is refused. */
-static bool channel_fits(const struct fast *f, PyObject *const *values, PyObject *kwnames)
-{
-    Py_ssize_t bytes;
-
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
-        PyObject *name = PyTuple_GET_ITEM(kwnames, i);
-        if (name == f->st->text_channel || PyUnicode_Compare(name, f->st->text_channel) == 0)
-            return values[i] == Py_None || raw_of(values[i], CHANNEL_MAX, &bytes);
-    }
-    return true;
-}
-
 /* Bytes that are a subclass are a Key, canonical as they are. False: the slow path words
  * what is wrong with it. */
 static bool canonical(const struct fast *f, PyObject *key, unsigned char *out, const void **at,
                       size_t *bytes)
 {
-    Py_ssize_t raw_bytes, prefix_bytes = PyBytes_GET_SIZE(f->prefix);
+    const char *raw;
+    Py_ssize_t raw_bytes;
 
-    if (PyBytes_Check(key) && !PyBytes_CheckExact(key)) {
+    if (PyUnicode_CheckExact(key)) {
+        raw = PyUnicode_AsUTF8AndSize(key, &raw_bytes);
+        if (!raw) {
+            PyErr_Clear();
+            return false;
+        }
+    } else if (PyBytes_CheckExact(key)) {
+        raw = PyBytes_AS_STRING(key);
+        raw_bytes = PyBytes_GET_SIZE(key);
+    } else if (PyBytes_Check(key)) {
         *at = PyBytes_AS_STRING(key);
         *bytes = (size_t)PyBytes_GET_SIZE(key);
         return true;
+    } else {
+        return false;
     }
-    const char *raw = raw_of(key, KEY_MAX - prefix_bytes, &raw_bytes);
-    if (!raw)
+    Py_ssize_t prefix_bytes = PyBytes_GET_SIZE(f->prefix);
+    if (raw_bytes == 0 || prefix_bytes + raw_bytes > KEY_MAX)
         return false;
     memcpy(out, PyBytes_AS_STRING(f->prefix), (size_t)prefix_bytes);
     memcpy(out + prefix_bytes, raw, (size_t)raw_bytes);
@@ -120,8 +102,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
     size_t bytes;
 
     release_check();
-    Py_ssize_t count = PyVectorcall_NARGS(flagged);
-    if (count == 0 || (kwnames && !channel_fits(f, args + count, kwnames)))
+    if (PyVectorcall_NARGS(flagged) == 0)
         return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
     struct engine *e = node_engine(f->node);
     if (!e)

@@ -70,7 +70,6 @@ static int add_texts(struct state *st)
         {offsetof(struct state, text_done), "done"},
         {offsetof(struct state, text_set_result), "set_result"},
         {offsetof(struct state, text_set_exception), "set_exception"},
-        {offsetof(struct state, text_channel), "channel"},
         {offsetof(struct state, text_hex), "hex"},
         {offsetof(struct state, text_isoformat), "isoformat"},
         {offsetof(struct state, text_fromisoformat), "fromisoformat"},

@@ -112,8 +112,10 @@ class Cache:
 
     @staticmethod
     def _channel(channel: str | bytes | None) -> bytes:
-        """Left out, it is the key itself."""
-        return b"" if channel is None else channel_name(channel)
+        """An empty one is as good as none, in a question for a key as in a decorated function: a
+        hit does not look at its channel, so a question must not fail by it either."""
+        empty = channel is None or (isinstance(channel, (str, bytes)) and not channel)
+        return b"" if empty else channel_name(channel)
 
     # -- loading -----------------------------------------------------------------------------
 
@@ -283,7 +285,7 @@ class Cache:
 def channel_name(channel: str | bytes) -> bytes:
     raw = checks.encoded("a channel", channel)
     if not raw:
-        raise ValueError("a channel is not empty; left out, it is the key itself")
+        raise ValueError("a channel is not empty")
     if len(raw) > CHANNEL_BYTES_MAX:
         raise TooBigError(f"a channel is {len(raw)} bytes, at most {CHANNEL_BYTES_MAX}")
     return raw

@@ -29,14 +29,14 @@ def shown(value: Any) -> str:
         return f"{kind(value)} that can't be shown"
 
 
-def encoded(what: str, value: str | bytes, takes: str = "str or bytes") -> bytes:
+def encoded(what: str, value: str | bytes) -> bytes:
     if isinstance(value, str):
         try:
             return value.encode()
         except UnicodeEncodeError:
             raise ValueError(f"{what} is text without lone surrogates, not {shown(value)}") from None
     if not isinstance(value, bytes):
-        raise TypeError(f"{what} is {takes}, not {kind(value)}")
+        raise TypeError(f"{what} is str or bytes, not {kind(value)}")
     return value
 
 
