@@ -3,6 +3,8 @@ process, or that raise what can't be told to others; times that are no times; ev
 are gone. None of it may hang a caller or cost more than one load."""
 
 import asyncio
+import decimal
+import fractions
 import math
 import os
 import subprocess
@@ -391,6 +393,14 @@ def test_infinity_is_for_ever(peers, cache):
     assert cache.get("k") == b"v"
     assert cache.get_or_load("l", lambda: peerage.Loaded(b"v", ttl=1e306)) == b"v"
     assert cache.get("l") == b"v"
+
+
+@pytest.mark.parametrize("ttl", [10**400, decimal.Decimal(60), fractions.Fraction(60)], ids=repr)
+def test_whatever_is_a_number_is_a_time(peers, ttl):
+    cache = peers.cache("numbers", ttl=ttl, jitter=decimal.Decimal("0.5"))
+    cache.set("k", b"v")
+    cache.set("l", b"v", ttl=ttl)
+    assert cache.get("k") == cache.get("l") == cache.cached("{x}", ttl=ttl)(one)("a") == b"v"
 
 
 @pytest.mark.parametrize(

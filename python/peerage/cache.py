@@ -271,7 +271,8 @@ class Cache:
     ) -> Report:
         """`delete` for each, one after the other, with one report. Each takes as long as its
         slowest node; `adelete_many` deletes all at once."""
-        return Report.merged(self.delete(key, channel=channel) for key in checks.several("keys", keys))
+        each = checks.several("keys", keys)
+        return Report.merged(self.delete(key, channel=channel) for key in each)
 
     async def adelete_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None

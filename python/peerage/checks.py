@@ -34,7 +34,8 @@ def encoded(what: str, value: str | bytes) -> bytes:
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{what} is text without lone surrogates, not {shown(value)}") from None
+            takes = "text without lone surrogates"
+            raise ValueError(f"{what} is {takes}, not {shown(value)}") from None
     if not isinstance(value, bytes):
         raise TypeError(f"{what} is str or bytes, not {kind(value)}")
     return value

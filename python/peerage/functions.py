@@ -64,7 +64,8 @@ def template_names(template: str, what: str) -> list[tuple[str, str | None]]:
         raise ValueError(f"{what} {checks.shown(template)}: {error}") from None
     for literal, name, spec, conversion in parsed:
         if name is not None and (not name.isidentifier() or spec or conversion):
-            raise ValueError(f"{what} {checks.shown(template)}: fields are plain names of parameters")
+            raise ValueError(
+                f"{what} {checks.shown(template)}: fields are plain names of parameters")
         parts.append((literal, name))
     return parts
 

@@ -79,12 +79,16 @@ class Terms:
     ) -> None:  # fmt: skip
         for what, value in (("ttl", ttl), ("load_timeout", load_timeout), ("timeout", timeout)):
             if value is not None and not checks.seconds(what, value) > 0:
-                raise ValueError(f"{what}: seconds, more than 0, or None, not {checks.shown(value)}")
+                raise ValueError(
+                    f"{what}: seconds, more than 0, or None, not {checks.shown(value)}")
         for what, value in (
             ("jitter", jitter), ("stale", stale), ("negative_ttl", negative_ttl), ("early", early),
         ):  # fmt: skip
             if not checks.seconds(what, value) >= 0:
                 raise ValueError(f"{what}: seconds, not negative, not {checks.shown(value)}")
+        # floats from here on: the jitter is taken off the ttl
+        jitter = checks.seconds("jitter", jitter)
+        ttl = None if ttl is None else checks.seconds("ttl", ttl)
         if ttl is not None and jitter >= ttl:
             raise ValueError("jitter shortens the ttl and must be less than it")
         if not isinstance(pickle, bool):

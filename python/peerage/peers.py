@@ -293,7 +293,8 @@ class Peers:
         if old is not None and (old.function.__module__, old.function.__qualname__) != (
             definition.function.__module__, definition.function.__qualname__
         ):  # fmt: skip
-            raise ValueError(f"two functions named {checks.shown(definition.name)} in one cache; use name=")
+            raise ValueError(
+                f"two functions named {checks.shown(definition.name)} in one cache; use name=")
         self._definitions[prefix] = definition
         self._register(prefix, definition)
 
