@@ -216,8 +216,8 @@ def loaded():
 FUNCTIONS = {
     f.__name__: f
     for f in (
-        plain, value, numbered, avalue, page, body, boom, aboom, aging, refused, uneven, hot, itself, aitself,
-        outer, inner, exits, aexits,
+        plain, value, numbered, avalue, page, body, boom, aboom, aging, refused, uneven, hot,
+        itself, aitself, outer, inner, exits, aexits,
     )
 }
 

@@ -3,6 +3,8 @@ process, or that raise what can't be told to others; times that are no times; ev
 are gone. None of it may hang a caller or cost more than one load."""
 
 import asyncio
+import decimal
+import fractions
 import math
 import os
 import subprocess
@@ -14,6 +16,15 @@ import pytest
 
 import peerage
 from workers import Failed, a_key_of
+
+
+LONE = "x\udcff"         # of bytes that are not UTF-8
+ITSELF: list = []
+ITSELF.append(ITSELF)
+
+
+def one(x):
+    return b"v"
 
 
 @pytest.fixture
@@ -216,10 +227,86 @@ def test_an_error_whose_text_is_no_text_reaches_its_callers(cache):
     (lambda c: c.delete_many(b"abc"), TypeError, "several keys, .* not one bytes"),
     (lambda c: c.cached(5)(len), TypeError, "key: a template .* not int"),
     (lambda c: c.peers.owner(5), TypeError, "a channel is str or bytes, not int"),
+    (lambda c: c.peers.owner(None), TypeError, "a channel is str or bytes, not NoneType"),
+    (lambda c: c.invalidate_channel(None), TypeError, "a channel is str or bytes, not NoneType"),
+    (lambda c: c.get(LONE), ValueError, r"a key is text without lone surrogates, not 'x\\udcff'"),
+    (lambda c: c.get("k", channel=LONE), ValueError, "a channel is text without lone"),
+    (lambda c: c.set("k", LONE), TypeError, "type str can't be shared .* lone surrogates"),
+    (lambda c: c.set("k", [LONE]), TypeError, "type list can't be shared .* lone surrogates"),
+    (lambda c: c.set("k", ITSELF), TypeError, "type list can't be shared .* contains itself"),
+    (lambda c: c.set("k", {"a": [ITSELF]}), TypeError, "can't be shared .* contains itself"),
+    (lambda c: c.set("k", 10**5000), TypeError, "type int can't be shared .* too many digits"),
+    (lambda c: c.set_many("x"), TypeError, "several values: .* such as a dict, not str"),
+    (lambda c: c.set_many([1]), TypeError, "several values: .* such as a dict, not list"),
+    (lambda c: c.get_many(5), TypeError, "several keys, such as a list, not one int"),
+    (lambda c: c.set("k", 1, stale=[]), TypeError, "stale: seconds, a number, not list"),
+    (lambda c: c.set("k", 1, ttl=math.nan), ValueError, "ttl: seconds, not NaN"),
+    (lambda c: peerage.Loaded(1, also=[1]), TypeError, "also: keys .* such as a dict, not list"),
+    (lambda c: peerage.Loaded(1, ttl="5"), TypeError, "ttl: seconds, a number, not str"),
+    (lambda c: peerage.Loaded(1, stale=[]), TypeError, "stale: seconds, a number, not list"),
+    (lambda c: c.get_or_load("k", bytes, ttl="5"), TypeError, "ttl: seconds, a number, not str"),
+    (lambda c: c.peers.cache("other", jitter=None), TypeError, "jitter: .* not NoneType"),
+    (lambda c: c.peers.cache("other", stale=None), TypeError, "stale: .* not NoneType"),
+    (lambda c: c.peers.cache("other", early="1"), TypeError, "early: .* not str"),
+    (lambda c: c.peers.cache("other", negative_ttl=None), TypeError, "negative_ttl: .* NoneType"),
+    (lambda c: c.peers.cache("other", early=-1), ValueError, "early: seconds, not negative, not -1"),
+    (lambda c: c.peers.cache("other", timeout=0), ValueError, "timeout: seconds, more than 0, .* 0"),
+    (lambda c: c.peers.cache("other", pickle=1), TypeError, "pickle: True or False, not int"),
+    (lambda c: c.peers.cache("b", ttl=9, jitter=1).cached("{x}", ttl="9"), TypeError, "ttl: .* str"),
+    (lambda c: c.peers.cache([]), TypeError, "a cache has a name, a str, not list"),
+    (lambda c: c.peers.cache(""), ValueError, "a cache has a name, not an empty one"),
+    (lambda c: c.peers.cache(LONE), ValueError, "the name of a cache is text without lone"),
+    (lambda c: c.cached("{x}", name=5)(one), TypeError, "a function has a name, a str, not int"),
+    (lambda c: c.cached("{x}", ignore=5), TypeError, "several parameters to ignore, .* one int"),
+    (lambda c: c.cached("{x}", channel=LONE)(one)("a"), ValueError, "a channel is text without"),
+    (lambda c: c.cached("{x}")(5), TypeError, r"cached\(\) decorates a function, not int"),
+    (lambda c: c.cached("{x}")(one)(ITSELF), TypeError, "'x' has no canonical form .* list is none"),
+    (lambda c: c.cached("{x}")(one)(10**5000), peerage.TooBigError, "make a key above 1024 bytes"),
+    (lambda c: c.peers.on_members(5), TypeError, "a callback is a function .*, not int"),
+    (lambda c: c.peers.on_coordinator(None), TypeError, "a callback is a function .*, not NoneType"),
+    (lambda c: c.cached("{x", name="long" * 25_000)(one), ValueError, "too long: 'longl"),
+    (lambda c: c.cached("{" + "\n" * 100_000)(one), ValueError, r"key '{\\n"),
+    (lambda c: c.cached("{x}", raises="e" * 100_000), TypeError, "takes exception classes, not 'e"),
+    (lambda c: c.cached("{x}")(one)(**{"\n" * 99: 1}), TypeError, r"keyword argument '\\n"),
+    (lambda c: peerage.Peers(**{"p" * 100_000: 1}), TypeError, "unexpected setting 'p"),
 ])  # fmt: skip
 def test_misuse_is_told_by_what_it_got_and_what_it_takes(peers, call, error, said):
-    with pytest.raises(error, match=said):
-        call(peers.cache("misused", ttl=60))
+    cache = peers.cache("misused", ttl=60)
+    cache.set("kept", b"v")
+    with pytest.raises(error, match=said) as caught:
+        call(cache)
+    assert type(caught.value) is error, "and none of Python's own, from inside"
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+    assert cache.get("kept") == b"v"
+
+
+@pytest.mark.parametrize("drain", [math.inf, math.nan, -1, 10**400, "x", None, True], ids=repr)
+def test_a_close_that_is_refused_closes_nothing(peers, drain):
+    cache = peers.cache("open", ttl=60)
+    cache.set("kept", b"v")
+    with pytest.raises((TypeError, ValueError), match="drain: seconds, "):
+        peers.close(drain)
+    with pytest.raises((TypeError, ValueError), match="drain: seconds, "):
+        asyncio.run(peers.aclose(drain))
+    assert cache.get_or_load("new", lambda: b"made") == b"made", "it is open"
+    assert cache.get("kept") == b"v"
+
+
+@pytest.mark.parametrize("channel", ["", b"", None], ids=repr)
+def test_an_empty_channel_is_none_whether_the_value_is_here_or_not(peers, channel):
+    cache = peers.cache("judged", ttl=60)
+    cache.set("here", b"v", channel=channel)
+    for key in ("here", "there"):
+        assert cache.get_or_load(key, lambda: b"v", channel=channel) == b"v"
+        assert asyncio.run(_awaited(cache.aget(key, channel=channel))) == b"v"
+    assert cache.get("nowhere", channel=channel) is None
+    assert cache.cached("{x}", channel="{x}")(one)("") == b"v"
+    with pytest.raises(ValueError, match="a channel is not empty"):
+        cache.invalidate_channel(b"")
+
+
+async def _awaited(answer):
+    return await answer
 
 
 # -- a loop that would wait for itself ------------------------------------------------------------
@@ -308,6 +395,14 @@ def test_infinity_is_for_ever(peers, cache):
     assert cache.get("l") == b"v"
 
 
+@pytest.mark.parametrize("ttl", [10**400, decimal.Decimal(60), fractions.Fraction(60)], ids=repr)
+def test_whatever_is_a_number_is_a_time(peers, ttl):
+    cache = peers.cache("numbers", ttl=ttl, jitter=decimal.Decimal("0.5"))
+    cache.set("k", b"v")
+    cache.set("l", b"v", ttl=ttl)
+    assert cache.get("k") == cache.get("l") == cache.cached("{x}", ttl=ttl)(one)("a") == b"v"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"ttl": math.nan}, {"stale": math.nan}, {"jitter": math.nan}, {"negative_ttl": math.nan},
@@ -327,6 +422,7 @@ def test_nan_stores_nothing_in_silence(cache):
 # -- no descriptors left -----------------------------------------------------------------------
 
 FULL = """
+import errno
 import os, resource, sys, threading
 import peerage
 
@@ -357,7 +453,7 @@ def ask(key):
     try:
         assert cache.get_or_load(key, lambda: key) == key
     except Exception as error:
-        failed.append(repr(error))
+        failed.append(f"{error} {type(error).__name__}.{errno.errorcode.get(error.errno)}")
 
 
 threads = [threading.Thread(target=ask, args=(f"k{i}",)) for i in range(8)]
@@ -391,4 +487,5 @@ def test_a_start_without_descriptors_is_an_error_that_says_so(peer_env, spare):
     """And not the end of the process, at whichever descriptor it fails."""
     done = run_full(peer_env, spare)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]" or "Too many open files" in done.stdout
+    said = "Too many open files SystemCallError.EMFILE"
+    assert done.stdout.strip() == "[]" or said in done.stdout, done

@@ -53,6 +53,56 @@ def test_a_wrong_setting_is_one_line_before_anything_starts(variable, got):
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
+LONE, LONG = "x\udcff", "ü" * 100_000
+
+
+@pytest.mark.parametrize(
+    "wrong, line",
+    [
+        ({"label": LONE}, r'PEER_LABEL: got "x\udcff", takes text in UTF-8, without NUL'),
+        ({"peers": [LONE]}, r"PEERS: got ['x\udcff'], takes text in UTF-8, without NUL"),
+        ({"secret": LONE}, "PEER_SECRET: got something else, takes text in UTF-8, without NUL"),
+        ({"peers": {}}, "PEERS: got {}, takes text"),
+        ({"peers": b"host"}, "PEERS: got b'host', takes text"),
+        ({"timeout": 10**400}, f"PEER_TIMEOUT: got 1{'0' * 56}..., takes seconds, such as 0.25"),
+        ({"timeout": 10**5000}, "PEER_TIMEOUT: got int that can't be shown, takes seconds, "),
+        ({"port": 10**5000}, "PEER_PORT: got int that can't be shown, takes a port, 1 to 65535"),
+        ({"port": -1}, "PEER_PORT: got -1, takes a port, 1 to 65535"),
+        ({"port": 1.0}, "PEER_PORT: got 1.0, takes a port, 1 to 65535"),
+        ({"loaders": True}, "PEER_LOADERS: got True, takes how many threads, 1 to 1024"),
+        ({"cache_bytes": 10**5000}, "PEER_CACHE_BYTES: got int that can't be shown, takes bytes, "),
+        ({"heir": 10**5000}, "PEER_HEIR: got int that can't be shown, takes true or false"),
+        ({"heir": []}, "PEER_HEIR: got [], takes true or false"),
+        ({"port": "9" * 100_000}, f'PEER_PORT: got "{"9" * 57}...", takes a port, 1 to 65535'),
+        ({"listen": "no\nwhere"}, r'PEER_LISTEN: got "no\x0awhere", takes an address '),
+        ({"label": LONG}, f'PEER_LABEL: got "{"ü" * 30}"..., takes 1 to 255 characters'),
+        ({"label": "x" + LONG}, f'PEER_LABEL: got "x{"ü" * 29}"..., takes 1 to 255 characters'),
+        ({"peers": "\n" * 99}, r'PEERS: got "' + r"\x0a" * 60 + '"..., takes addresses: '),
+        ({"peers": LONG}, f'PEERS: got "{"ü" * 30}"..., takes addresses: '),
+        ({"allow_cidr": "x" + LONG}, f'PEER_ALLOW_CIDR: got "x{"ü" * 29}" ('),
+        ({"allow_cidr": "10.0.0.0/8\n"}, r'PEER_ALLOW_CIDR: got "10.0.0.0/8\x0a" ('),
+    ],
+    ids=lambda of: str(of)[:30].encode("ascii", "replace").decode() if isinstance(of, str) else "",
+)
+def test_a_wrong_value_is_shown_on_its_line_whatever_it_is(wrong, line):
+    with pytest.raises(peerage.SettingError) as caught:
+        peerage.Peers(**{"enable_peers": True, "secret": SECRET, **wrong})
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "PEERS=a", [("PEERS", "a")]], ids=repr)
+def test_an_environment_is_a_mapping(wrong):
+    with pytest.raises(TypeError, match="env: variables and their values, such as a dict, not "):
+        peerage.Peers.from_env(wrong)
+
+
+def test_values_of_an_environment_may_be_what_keyword_arguments_may():
+    with pytest.raises(peerage.SettingError, match="^PEER_PORT: got 70000, "):
+        peerage.Peers.from_env({"PEER_PORT": 70000})
+    assert peerage.Peers.from_env({"ENABLE_PEERS": False, "PEER_PORT": None}).enabled is False
+
+
 def test_keyword_arguments_are_the_variables():
     with pytest.raises(peerage.SettingError, match="^PEER_PORT"):
         peerage.Peers(enable_peers=True, secret=SECRET, port=70000)

@@ -117,6 +117,17 @@ def test_the_async_twins_say_the_same():
 @pytest.mark.parametrize(
     "call, error",
     [
+        (lambda t: t.add("a", True), TypeError),
+        (lambda t: t.take("a", True), TypeError),
+        (lambda t: t.take("a", 5, False), TypeError),
+        (lambda t: t.add("a", 10**5000), ValueError),
+        (lambda t: t.add("\udcff"), ValueError),
+        (lambda t: t.peers.tally("x", window=None), TypeError),
+        (lambda t: t.peers.tally("x", window="5"), TypeError),
+        (lambda t: t.peers.tally("x", window=10**400), ValueError),
+        (lambda t: t.peers.tally("x", window=float("nan")), ValueError),
+        (lambda t: t.peers.tally(5), TypeError),
+        (lambda t: t.peers.tally("\udcff"), ValueError),
         (lambda t: t.add("k" * 1025), peerage.TooBigError),
         (lambda t: t.add(3), TypeError),
         (lambda t: t.add("a", -1), ValueError),
@@ -131,8 +142,13 @@ def test_the_async_twins_say_the_same():
     ],
 )
 def test_what_is_no_count_is_refused(call, error):
-    with pytest.raises(error):
-        call(peerage.Peers(enable_peers=False).tally("hits"))
+    hits = peerage.Peers(enable_peers=False).tally("hits")
+    hits.add("a", 3)
+    with pytest.raises(error) as caught:
+        call(hits)
+    assert type(caught.value) is error, "and none of Python's own, from inside"
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 200
+    assert hits.total("a") == 3
 
 
 def test_keys_are_bounded_and_a_full_table_says_so():

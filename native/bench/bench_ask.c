@@ -20,9 +20,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench/bench.h"
 #include "core/message.h"
 #include "peerage.h"
 #include "shell/clock.h"
@@ -36,10 +36,7 @@
 
 static double now_us(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+    return (double)now_ns() / 1e3;
 }
 
 static int compare(const void *a, const void *b)

@@ -16,11 +16,11 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <sodium.h>
 
+#include "bench/bench.h"
 #include "core/message.h"
 #include "shell/clock.h"
 #include "shell/sockets.h"
@@ -201,10 +201,7 @@ static unsigned read_text(struct client *k)
 
 static double now_s(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    return (double)now_ns() / 1e9;
 }
 
 static void read_keys(void)

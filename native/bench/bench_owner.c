@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "bench/bench.h"
 #include "core/mem.h"
 #include "core/owners.h"
 
@@ -16,14 +16,6 @@ struct names {
     uint8_t bytes[CHANNELS];
     char text[CHANNELS][24];
 };
-
-static double now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static struct view *members(const struct rendezvous *r, unsigned count)
 {
@@ -44,11 +36,11 @@ static struct view *members(const struct rendezvous *r, unsigned count)
     return v;
 }
 
-/* All the names once, in nanoseconds each. */
-static double look_up(const struct rendezvous *r, struct owners *o, const struct view *v,
+/* All the names once, in nanoseconds. */
+static uint64_t look_up(const struct rendezvous *r, struct owners *o, const struct view *v,
                       const struct names *names, unsigned *sum)
 {
-    double began = now_ns();
+    uint64_t began = now_ns();
 
     for (unsigned i = 0; i < CHANNELS; i++) {
         unsigned at[RANKS_MAX];
@@ -56,13 +48,7 @@ static double look_up(const struct rendezvous *r, struct owners *o, const struct
         *sum += owners_rank(o, v, rendezvous_channel(r, channel), 2, at);
         *sum += at[0];
     }
-    return (now_ns() - began) / CHANNELS;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return now_ns() - began;
 }
 
 int main(void)
@@ -76,7 +62,7 @@ int main(void)
     rendezvous_init(&r, span_text("bench"));
     for (unsigned n = 0; n < ARRAY_COUNT(counts); n++) {
         struct view *v = members(&r, counts[n]);
-        double fresh[RUNS], again[RUNS];
+        uint64_t fresh[RUNS], again[RUNS];
         for (unsigned run = 0; run < RUNS; run++) {
             for (unsigned i = 0; i < CHANNELS; i++)
                 names.bytes[i] = (uint8_t)snprintf(names.text[i], sizeof names.text[i],
@@ -88,7 +74,7 @@ int main(void)
         qsort(fresh, RUNS, sizeof *fresh, ascending);
         qsort(again, RUNS, sizeof *again, ascending);
         printf("owner among %4u members  new %8.0f ns  remembered %6.0f ns  (medians)\n", counts[n],
-               fresh[RUNS / 2], again[RUNS / 2]);
+               (double)fresh[RUNS / 2] / CHANNELS, (double)again[RUNS / 2] / CHANNELS);
         mem_free(v);
     }
     return sum == 0;    /* so that it is computed */

@@ -5,18 +5,18 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <sodium.h>
 
+#include "bench/bench.h"
 #include "core/link.h"
 
 #define SECRET "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 #define WALL_MS UINT64_C(1700000000000)
 #define ROUNDS 7
-#define ROUND_NS 40000000.0
+#define ROUND_NS 40000000u
 #define VALUE_BYTES (56u << 10)
 #define HEAD_BYTES 200u         /* an ASK for a key of 30 bytes, with channel and loader */
 
@@ -25,13 +25,6 @@ static uint8_t head[HEAD_BYTES_MAX], key[32], nonce[24], tag[64];
 static struct link client, server;
 static struct blob *blob;
 static EVP_MAC_CTX *mac;
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static void check(bool ok)
 {
@@ -46,7 +39,7 @@ static double best_ns(void (*run)(void))
     double best = 1e18;
 
     for (int round = 0; round < ROUNDS; round++) {
-        double begin = now_ns(), end;
+        uint64_t begin = now_ns(), end;
         unsigned long n = 0;
         do {
             for (int i = 0; i < 8; i++)
@@ -54,8 +47,8 @@ static double best_ns(void (*run)(void))
             n += 8;
             end = now_ns();
         } while (end - begin < ROUND_NS);
-        if ((end - begin) / (double)n < best)
-            best = (end - begin) / (double)n;
+        if ((double)(end - begin) / (double)n < best)
+            best = (double)(end - begin) / (double)n;
     }
     return best;
 }

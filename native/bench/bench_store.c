@@ -12,23 +12,15 @@
 #include <stdlib.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench/bench.h"
 #include "core/prng.h"
 #include "core/store.h"
 
 #define KEY_BYTES 20u
 
 static const uint8_t hash_key[16] = {1, 6, 1, 8, 0, 3};
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void row(const char *name, double value, const char *unit)
 {
@@ -193,19 +185,10 @@ static void measure_memory(void)
     alone = true;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* The processor's time alone, so that other programs make no put look slow. */
 static uint64_t own_ns(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void measure_pauses(uint64_t entries, struct span value)

@@ -36,7 +36,8 @@ struct state *state_of(PyTypeObject *);     /* of one of our own types; never NU
 /* errors.c */
 int errors_add(PyObject *module, struct state *);
 /* Set the exception of a negative code; `line` (may be NULL or "") instead of the code's
- * text. Returns NULL, to be returned. Out of memory is MemoryError. */
+ * text. Returns NULL, to be returned. Out of memory is MemoryError. Of PEERAGE_E_SYSTEM errno
+ * as it is at the call goes with the exception. */
 PyObject *errors_raise(const struct state *, int code, const char *line);
 /* The same as an object, for a future. New reference or NULL. */
 PyObject *errors_make(const struct state *, int code, const char *line);

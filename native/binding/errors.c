@@ -5,6 +5,8 @@
  */
 #include "binding.h"
 
+#include <errno.h>
+
 static const struct {
     int code;
     const char *name;
@@ -62,8 +64,20 @@ static PyObject *class_of(const struct state *st, int code)
 
 PyObject *errors_make(const struct state *st, int code, const char *line)
 {
+    int failed = errno;     /* a system call's, if it was one */
     const char *text = line && line[0] ? line : peerage_error_text(code);
-    return PyObject_CallFunction(class_of(st, code), "s", text);
+    PyObject *said = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
+    PyObject *made = said ? PyObject_CallOneArg(class_of(st, code), said) : NULL;
+
+    Py_XDECREF(said);
+    if (made && code == PEERAGE_E_SYSTEM) {
+        /* without a strerror beside it, it does not change the text */
+        PyObject *number = PyLong_FromLong(failed);
+        if (!number || PyObject_SetAttrString(made, "errno", number) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(number);
+    }
+    return made;
 }
 
 PyObject *errors_raise(const struct state *st, int code, const char *line)
@@ -72,6 +86,9 @@ PyObject *errors_raise(const struct state *st, int code, const char *line)
         return NULL;    /* the signal's handler has raised already */
     if (code == PEERAGE_E_NOMEM)
         return PyErr_NoMemory();
-    PyErr_SetString(class_of(st, code), line && line[0] ? line : peerage_error_text(code));
+    PyObject *made = errors_make(st, code, line);
+    if (made)
+        PyErr_SetObject((PyObject *)Py_TYPE(made), made);
+    Py_XDECREF(made);
     return NULL;
 }

@@ -70,7 +70,7 @@ static int bind(const struct template *t, PyObject *const *args, Py_ssize_t coun
         if (at < 0 || t->parameters[at].kind == POSITIONAL_ONLY) {
             if (t->extra_keywords)
                 continue;
-            PyErr_Format(PyExc_TypeError, "%U() got an unexpected keyword argument '%U'",
+            PyErr_Format(PyExc_TypeError, "%U() got an unexpected keyword argument %.60R",
                          t->function_name, name);
             return -1;
         }
@@ -132,6 +132,18 @@ static int put_made(struct writing *w, char type, PyObject *text)
     return rc;
 }
 
+/* Python makes no text of an int of some thousand digits; no key had room for it. */
+static int put_large(struct writing *w, PyObject *number)
+{
+    PyObject *text = PyObject_Str(number);
+
+    if (text || !PyErr_ExceptionMatches(PyExc_ValueError))
+        return put_made(w, 'i', text);
+    PyErr_Clear();
+    w->out.failed = true;
+    return 0;
+}
+
 static int put_float(struct writing *w, PyObject *value)
 {
     double number = PyFloat_AS_DOUBLE(value);
@@ -166,7 +178,7 @@ static int put_value(struct writing *w, PyObject *value, unsigned depth)
         int overflow;
         long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
         if (overflow)
-            return put_made(w, 'i', PyObject_Str(value));
+            return put_large(w, value);
         key_put_int(&w->out, number);
         return 0;
     }
@@ -346,7 +358,7 @@ foreign:
     while (read > 0)
         Py_DECREF(values[--read]);
     PyErr_Clear();
-    PyErr_Format(PyExc_ValueError, "%R is not a key of %U()", bytes, t->function_name);
+    PyErr_Format(PyExc_ValueError, "%.60R is not a key of %U()", bytes, t->function_name);
     return false;
 }
 
@@ -432,7 +444,7 @@ static int add_slot(struct template *t, PyObject *name)
 {
     Py_ssize_t at = PyUnicode_Check(name) ? find(t, name) : -1;
     if (at < 0 || t->slot_count == PARAMETERS_MAX) {
-        PyErr_Format(PyExc_ValueError, "%U() has no parameter %R", t->function_name, name);
+        PyErr_Format(PyExc_ValueError, "%U() has no parameter %.60R", t->function_name, name);
         return -1;
     }
     t->slots[t->slot_count++] = (uint8_t)at;
@@ -530,7 +542,7 @@ static PyObject *escape(PyObject *module, PyObject *text)
     struct writer w = writer_of(out, sizeof out);
     key_put_text(&w, span_of(utf8, (size_t)bytes));
     if (w.failed)
-        return PyErr_Format(PyExc_ValueError, "the name is too long: %R", text);
+        return PyErr_Format(PyExc_ValueError, "the name is too long: %.60R", text);
     return PyBytes_FromStringAndSize((char *)out, (Py_ssize_t)writer_bytes(&w));
 }
 

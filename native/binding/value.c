@@ -54,6 +54,21 @@ static int refuse(PyObject *value, const char *why)
     return -1;
 }
 
+/* What Python raised from inside, in our words. */
+static int reword(PyObject *value)
+{
+    const char *why = PyErr_ExceptionMatches(PyExc_RecursionError)
+                          ? "it contains itself, or is too deep"
+                      : PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)
+                          ? "text with lone surrogates"
+                      : PyErr_ExceptionMatches(PyExc_ValueError) ? "an int of too many digits"
+                                                                 : NULL;
+    if (!why)
+        return -1;
+    PyErr_Clear();
+    return refuse(value, why);
+}
+
 static int check(PyObject *value)
 {
     if (value == Py_None || PyUnicode_Check(value) || PyLong_Check(value))
@@ -65,7 +80,7 @@ static int check(PyObject *value)
         return refuse(value, "use bytes, str, JSON-like values, or pickle=True");
 
     if (Py_EnterRecursiveCall(" while checking a value"))
-        return -1;
+        return reword(value);
     int wrong = 0;
     if (PyDict_Check(value)) {
         PyObject *name, *item;
@@ -106,6 +121,8 @@ int value_encode(const struct state *st, PyObject *value, bool pickle, PyObject 
         Py_CLEAR(*out);
         PyErr_SetString(PyExc_TypeError, "pickle made no bytes");
     }
+    if (!*out && type != PEERAGE_PICKLE)
+        return reword(value);
     return *out ? type : -1;
 }
 

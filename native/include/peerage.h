@@ -48,7 +48,7 @@ enum peerage_error {
     PEERAGE_E_LOAD_FAILED = -7,
     PEERAGE_E_RECURSIVE = -8,
     PEERAGE_E_SETTING = -9,
-    PEERAGE_E_SYSTEM = -10,
+    PEERAGE_E_SYSTEM = -10,         /* the caller's errno says which error */
     PEERAGE_E_FORKED = -11,
     PEERAGE_E_UNREACHABLE = -12,
     PEERAGE_E_UNSUPPORTED = -13,

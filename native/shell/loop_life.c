@@ -271,10 +271,12 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
             rc = system_line(line, "No event loop");
     }
     if (rc < 0) {
+        int why = errno;
         if (loop->udp.fd >= 0)
             fork_close(loop->server.fd);
         node_part(p->node);
         destroy(loop);
+        errno = why;
         return rc;
     }
     p->loop = loop;
@@ -306,9 +308,10 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
     if (rc == 0)
         return 0;
     errno = rc;
-    rc = system_line(line, "No thread for the peer layer");
+    int failed = system_line(line, "No thread for the peer layer");
     loop_stop(p);
-    return rc;
+    errno = rc;
+    return failed;
 }
 
 /* End. */

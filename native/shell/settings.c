@@ -9,7 +9,7 @@
 #include "shell/sockets.h"
 
 #define CACHE_BYTES_MIN 65536u
-#define SHOWN_BYTES_MAX 80      /* of a wrong value, in a line */
+#define SHOWN_BYTES_MAX 60      /* of a wrong value, in a line */
 
 static const char allowed_default[] =
     "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,127.0.0.0/8,::1,fc00::/7,fe80::/10";
@@ -25,10 +25,29 @@ static int wrong(char line[PEERAGE_LINE_MAX], const char *format, ...)
     return ERR_SETTING;
 }
 
+/* The beginning of a wrong value, which may hold anything, as one line of UTF-8: no sequence
+ * is cut in the middle. */
+static const char *show(const char *got, char out[4 * SHOWN_BYTES_MAX + 1])
+{
+    size_t bytes = strnlen(got, SHOWN_BYTES_MAX + 1), used = 0;
+
+    if (bytes > SHOWN_BYTES_MAX)
+        for (bytes--; bytes && ((uint8_t)got[bytes] & 0xc0) == 0x80; bytes--)
+            ;
+    for (size_t i = 0; i < bytes; i++) {
+        bool control = (uint8_t)got[i] < ' ' || got[i] == 0x7f;
+        used += (size_t)sprintf(out + used, control ? "\\x%02x" : "%c", (uint8_t)got[i]);
+    }
+    out[used] = 0;
+    return out;
+}
+
 static int wrong_text(char line[PEERAGE_LINE_MAX], const char *name, const char *got,
                       const char *takes)
 {
-    return wrong(line, "%s: got \"%.*s\"%s, takes %s", name, SHOWN_BYTES_MAX, got,
+    char shown[4 * SHOWN_BYTES_MAX + 1];
+
+    return wrong(line, "%s: got \"%s\"%s, takes %s", name, show(got, shown),
                  strlen(got) > SHOWN_BYTES_MAX ? "..." : "", takes);
 }
 
@@ -136,7 +155,7 @@ static int read_seeds(struct settings *s, const char *list, char line[PEERAGE_LI
 
 static int read_cidrs(struct settings *s, const char *list, char line[PEERAGE_LINE_MAX])
 {
-    char item[64];
+    char item[64], shown[4 * SHOWN_BYTES_MAX + 1];
 
     s->allow_written = list && *list;
     if (!s->allow_written)
@@ -148,7 +167,7 @@ static int read_cidrs(struct settings *s, const char *list, char line[PEERAGE_LI
         const char *why = cidr_parse(item, &s->allowed[s->allowed_count]);
         if (why)
             return wrong(line, "PEER_ALLOW_CIDR: got \"%s\" (%s), takes blocks such as 10.0.0.0/8",
-                         item, why);
+                         show(item, shown), why);
         s->allowed_count++;
     }
     return 0;

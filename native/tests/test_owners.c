@@ -74,14 +74,15 @@ static struct view *random_view(const struct rendezvous *r, struct prng *prng)
     return v;
 }
 
-/* By the definition, with nothing clever: the best contender that is not among `before`. */
+/* By the definition, with nothing clever: the best contender that is not among `before`;
+ * `leavers`: who departs counts as one. */
 static int best_but(const struct view *v, uint64_t channel_hash, const unsigned *before,
-                    unsigned count)
+                    unsigned count, bool leavers)
 {
     int best = -1;
 
     for (unsigned i = 0; i < v->count; i++) {
-        bool taken = !v->members[i].contends;
+        bool taken = !v->members[i].contends && !(leavers && v->members[i].draining);
         for (unsigned j = 0; j < count; j++)
             taken = taken || before[j] == i;
         if (!taken && (best < 0 || rendezvous_score(channel_hash, v->members[i].hash) >
@@ -93,15 +94,7 @@ static int best_but(const struct view *v, uint64_t channel_hash, const unsigned 
 
 static void check_departing(const struct view *v, uint64_t channel_hash)
 {
-    int best = -1;
-
-    for (unsigned i = 0; i < v->count; i++) {
-        const struct view_member *m = &v->members[i];
-        if ((m->contends || m->draining) &&
-            (best < 0 || rendezvous_score(channel_hash, m->hash) >
-                             rendezvous_score(channel_hash, v->members[best].hash)))
-            best = (int)i;
-    }
+    int best = best_but(v, channel_hash, NULL, 0, true);
     bool departs = best >= 0 && v->members[best].draining;
     assert_int_equal(view_departing(v, channel_hash), departs ? best : -1);
 }
@@ -136,7 +129,7 @@ static void what_is_remembered_is_what_a_look_at_all_members_gives(void **state)
             unsigned found = owners_rank(o, v, h, want, out);
             assert_int_equal(found, want < v->contenders ? want : v->contenders);
             for (unsigned i = 0; i < found; i++)
-                assert_int_equal(out[i], best_but(v, h, out, i));
+                assert_int_equal(out[i], best_but(v, h, out, i, false));
             check_departing(v, h);
         }
         mem_free(v);

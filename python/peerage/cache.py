@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _native
+from . import _native, checks
 from ._native import MISS, Hit, TooBigError
 from .errors import LoopError, Raises
 from .functions import Definition, Key, OfClass
@@ -46,8 +46,6 @@ class Cache:
         negative_ttl: float, load_timeout: float | None, timeout: float | None, pickle: bool,
         early: float = 0.0,
     ) -> None:  # fmt: skip
-        if not name or not isinstance(name, str):
-            raise ValueError("a cache has a name")
         self.peers, self.name = peers, name
         self._prefix = _native.escape(name) + b"="
         self._standard = {
@@ -70,7 +68,7 @@ class Cache:
         said = {name: value for name, value in changes.items() if value is not UNSET}
         if "ttl" in said and "jitter" not in said and self._standard["jitter"]:
             said["jitter"] = 0.0 if said["ttl"] is None else min(
-                self._standard["jitter"], said["ttl"] / 2)  # fmt: skip
+                self._standard["jitter"], checks.seconds("ttl", said["ttl"]) / 2)  # fmt: skip
         return Terms(self, **{**self._standard, **said}, raises=Raises(raises))
 
     # -- functions -----------------------------------------------------------------------
@@ -88,8 +86,10 @@ class Cache:
             "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle, "early": early,
         })  # fmt: skip
 
+        ignored = tuple(checks.several("parameters to ignore", ignore))
+
         def decorate(function: Any) -> Any:
-            made = Definition(self, function, template, channel, terms, name, tuple(ignore))
+            made = Definition(self, function, template, channel, terms, name, ignored)
             return made.fast if made.kind is None else OfClass(made)
 
         return decorate
@@ -100,13 +100,10 @@ class Cache:
         """The canonical form of a raw key; a Key is one already."""
         if isinstance(key, Key):
             return key
-        if isinstance(key, str):
-            key = key.encode()
-        elif not isinstance(key, bytes):
-            raise TypeError(f"a key is str or bytes, not {type(key).__name__}")
-        if not key:
+        raw = checks.encoded("a key", key)
+        if not raw:
             raise ValueError("a key is not empty")
-        whole = Key(self._prefix + key)
+        whole = Key(self._prefix + raw)
         if len(whole) > KEY_BYTES_MAX:
             raise TooBigError(
                 f"a key with its cache's name in front is {len(whole)} bytes, at most "
@@ -115,17 +112,10 @@ class Cache:
 
     @staticmethod
     def _channel(channel: str | bytes | None) -> bytes:
-        if channel is None:
-            return b""
-        if isinstance(channel, str):
-            channel = channel.encode()
-        elif not isinstance(channel, bytes):
-            raise TypeError(f"a channel is str or bytes, not {type(channel).__name__}")
-        if not channel:
-            raise ValueError("a channel is not empty; left out, it is the key itself")
-        if len(channel) > CHANNEL_BYTES_MAX:
-            raise TooBigError(f"a channel is {len(channel)} bytes, at most {CHANNEL_BYTES_MAX}")
-        return channel
+        """An empty one is as good as none, in a question for a key as in a decorated function: a
+        hit does not look at its channel, so a question must not fail by it either."""
+        empty = channel is None or (isinstance(channel, (str, bytes)) and not channel)
+        return b"" if empty else channel_name(channel)
 
     # -- loading -----------------------------------------------------------------------------
 
@@ -146,7 +136,7 @@ class Cache:
             "ttl": ttl, "stale": stale, "negative_ttl": negative_ttl,
             "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle,
         })  # fmt: skip
-        _check_loader(loader)
+        checks.function("a loader is a function without arguments", loader)
         is_async = inspect.iscoroutinefunction(loader)
         if is_async and self.peers._in_loop():
             raise LoopError("an async loader from within an event loop: await aget_or_load")
@@ -164,7 +154,7 @@ class Cache:
             "ttl": ttl, "stale": stale, "negative_ttl": negative_ttl,
             "load_timeout": load_timeout, "timeout": timeout, "pickle": pickle,
         })  # fmt: skip
-        _check_loader(loader)
+        checks.function("a loader is a function without arguments", loader)
         work = Work(terms, loader, is_async=True)
         answer = await self.peers._aask(
             work, self.key(key), self._channel(channel), _native.LOADS
@@ -199,8 +189,8 @@ class Cache:
 
     def _item(self, value: Any, ttl: Any, stale: Any) -> tuple[bytes, int, bytes, int, int]:
         item = items(self._terms, value)[0]
-        ttl_ms = item[3] if ttl is UNSET else to_ms(ttl)
-        stale_ms = item[4] if stale is UNSET else (to_ms(stale) if stale else 0)
+        ttl_ms = item[3] if ttl is UNSET else to_ms(ttl, "ttl")
+        stale_ms = item[4] if stale is UNSET else 0 if stale is None else to_ms(stale, "stale")
         return (*item[:3], ttl_ms, stale_ms)
 
     def set(
@@ -229,12 +219,12 @@ class Cache:
 
     def invalidate_channel(self, channel: str | bytes) -> Report:
         """Delete all keys of a channel, of whatever cache."""
-        name = self._channel(channel)
+        name = channel_name(channel)
         return self.peers._change(name, name, None, True)
 
     async def ainvalidate_channel(self, channel: str | bytes) -> Report:
         """`invalidate_channel`, from an event loop."""
-        name = self._channel(channel)
+        name = channel_name(channel)
         return await self.peers._achange(name, name, None, True)
 
     # -- many keys -------------------------------------------------------------------------------
@@ -244,14 +234,14 @@ class Cache:
     ) -> dict[Any, Any]:
         """Those that were found. Asked one after the other: what is not in this process costs
         a round trip to its owner each. `aget_many` asks all at once."""
-        found = {key: self.get(key, MISS, channel=channel) for key in _several(keys)}
+        found = {key: self.get(key, MISS, channel=channel) for key in checks.several("keys", keys)}
         return {key: value for key, value in found.items() if value is not MISS}
 
     async def aget_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None
     ) -> dict[Any, Any]:
         """`get_many`, from an event loop: all are asked at once."""
-        keys = list(dict.fromkeys(_several(keys)))
+        keys = list(dict.fromkeys(checks.several("keys", keys)))
         values = await _all([self.aget(key, MISS, channel=channel) for key in keys])
         return {k: value for k, value in zip(keys, values, strict=True) if value is not MISS}
 
@@ -263,7 +253,7 @@ class Cache:
         node as reached if it acknowledged them all."""
         return Report.merged(
             self.set(key, value, channel=channel, ttl=ttl, stale=stale)
-            for key, value in values.items()
+            for key, value in _pairs(values)
         )
 
     async def aset_many(
@@ -273,7 +263,7 @@ class Cache:
         """`set_many`, from an event loop: all at once."""
         return Report.merged(await _all([
             self.aset(key, value, channel=channel, ttl=ttl, stale=stale)
-            for key, value in values.items()
+            for key, value in _pairs(values)
         ]))  # fmt: skip
 
     def delete_many(
@@ -281,27 +271,30 @@ class Cache:
     ) -> Report:
         """`delete` for each, one after the other, with one report. Each takes as long as its
         slowest node; `adelete_many` deletes all at once."""
-        return Report.merged(self.delete(key, channel=channel) for key in _several(keys))
+        each = checks.several("keys", keys)
+        return Report.merged(self.delete(key, channel=channel) for key in each)
 
     async def adelete_many(
         self, keys: Iterable[str | bytes], *, channel: str | bytes | None = None
     ) -> Report:
         """`delete_many`, from an event loop: all at once."""
         return Report.merged(await _all([
-            self.adelete(key, channel=channel) for key in _several(keys)
+            self.adelete(key, channel=channel) for key in checks.several("keys", keys)
         ]))
 
 
-def _check_loader(loader: Any) -> None:
-    if not callable(loader):
-        raise TypeError(f"a loader is a function without arguments, not {type(loader).__name__}")
+def channel_name(channel: str | bytes) -> bytes:
+    raw = checks.encoded("a channel", channel)
+    if not raw:
+        raise ValueError("a channel is not empty")
+    if len(raw) > CHANNEL_BYTES_MAX:
+        raise TooBigError(f"a channel is {len(raw)} bytes, at most {CHANNEL_BYTES_MAX}")
+    return raw
 
 
-def _several(keys: Any) -> Any:
-    """A text has letters to walk through, but nobody means these."""
-    if isinstance(keys, (str, bytes)):
-        raise TypeError(f"several keys, such as a list, not one {type(keys).__name__}")
-    return keys
+def _pairs(values: Any) -> Any:
+    checks.mapping("several values: keys and their values", values)
+    return values.items()
 
 
 async def _all(questions: list[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ import json
 import traceback
 from collections.abc import Iterable
 
+from . import checks
 from ._native import (
     ClosedError,
     Error,
@@ -114,7 +115,7 @@ class Raises:
         listed = tuple(classes) if isinstance(classes, (tuple, list)) else (classes,)
         for cls in listed:
             if not (isinstance(cls, type) and issubclass(cls, Exception)):
-                raise TypeError(f"raises= takes exception classes, not {cls!r}")
+                raise TypeError(f"raises= takes exception classes, not {checks.shown(cls)}")
         self.classes = (*listed, *OWN)
         self._by_name = {class_name(cls): cls for cls in self.classes}
 

@@ -18,7 +18,7 @@ import string
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _native
+from . import _native, checks
 from ._native import MISS, Function, Hit, Template
 from .loads import Terms, Work
 
@@ -56,15 +56,16 @@ class Key(bytes):
 def template_names(template: str, what: str) -> list[tuple[str, str | None]]:
     """[(literal, name or None)] of a template whose fields are plain names."""
     if not isinstance(template, str):
-        raise TypeError(f"{what}: a template such as '{{name}}', not {type(template).__name__}")
+        raise TypeError(f"{what}: a template such as '{{name}}', not {checks.kind(template)}")
     parts: list[tuple[str, str | None]] = []
     try:
         parsed = list(string.Formatter().parse(template))
     except ValueError as error:
-        raise ValueError(f"{what} {template!r}: {error}") from None
+        raise ValueError(f"{what} {checks.shown(template)}: {error}") from None
     for literal, name, spec, conversion in parsed:
         if name is not None and (not name.isidentifier() or spec or conversion):
-            raise ValueError(f"{what} {template!r}: fields are plain names of parameters")
+            raise ValueError(
+                f"{what} {checks.shown(template)}: fields are plain names of parameters")
         parts.append((literal, name))
     return parts
 
@@ -77,8 +78,12 @@ class Definition:
         name: str | None, ignore: tuple[str, ...],
     ) -> None:  # fmt: skip
         self.cache, self.peers, self.terms = cache, cache.peers, terms
+        if name is not None:
+            checks.name("a function", name)
         self.kind = type(function) if isinstance(function, (staticmethod, classmethod)) else None
         self.function: Callable[..., Any] = function.__func__ if self.kind else function
+        if not callable(self.function) or not hasattr(self.function, "__qualname__"):
+            raise TypeError(f"cached() decorates a function, not {checks.kind(self.function)}")
         self.is_async = inspect.iscoroutinefunction(self.function)
         self.owner: type | None = None  # of a classmethod, told by __set_name__
 
@@ -115,7 +120,7 @@ class Definition:
         self.channel_parts = template_names(channel, "channel") if channel is not None else None
         in_channel = {n for _, n in self.channel_parts or () if n is not None}
         for missing in [n for n in (*names, *ignore, *in_channel) if n not in known]:
-            raise ValueError(f"{qualname}() has no parameter {missing!r}")
+            raise ValueError(f"{qualname}() has no parameter {checks.shown(missing)}")
         if in_channel - set(names):
             raise ValueError(
                 f"{qualname}(): {sorted(in_channel - set(names))} stand in the channel but not in "
@@ -170,7 +175,7 @@ class Definition:
             literal + (str(values[name]) if name is not None else "")
             for literal, name in self.channel_parts
         )
-        return text.encode()
+        return checks.encoded("a channel", text)
 
     def _work(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
         if self.kind is classmethod:

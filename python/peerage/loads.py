@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from opcode import opname
 from typing import TYPE_CHECKING, Any
 
-from . import errors
+from . import checks, errors
 from ._native import Hit, decode, encode
 
 if TYPE_CHECKING:
@@ -32,19 +32,12 @@ FOREVER_MS = 2**32 - 1
 chain: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("peerage_chain", default=())
 
 
-def check_seconds(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name}: seconds, a number, not {type(value).__name__}")
-
-
-def to_ms(seconds: float | None) -> int:
+def to_ms(seconds: float | None, what: str = "a time") -> int:
     """None and infinity: for ever. What is over already is 0: for who waits, and stored
     nowhere."""
     if seconds is None:
         return FOREVER_MS
-    check_seconds("a time", seconds)
-    if seconds != seconds:
-        raise ValueError("seconds, not NaN")
+    seconds = checks.seconds(what, seconds)
     return max(round(min(seconds * 1000, FOREVER_MS)), 1) if seconds > 0 else 0
 
 
@@ -58,6 +51,10 @@ class Loaded:
         self, value: Any, also: Mapping[Any, Any] | None = None,
         ttl: float | None = None, stale: float | None = None,
     ) -> None:  # fmt: skip
+        if also is not None:
+            checks.mapping("also: keys and their values", also)
+        to_ms(ttl, "ttl")
+        to_ms(stale, "stale")
         self.value = value
         self.also = also
         self.ttl = ttl
@@ -71,7 +68,7 @@ class Terms:
     """How values of a cache or function live, and which errors are rebuilt."""
 
     __slots__ = (
-        "cache", "ttl", "jitter", "stale", "negative_ms", "load_timeout_ms", "timeout_ms",
+        "cache", "ttl", "jitter", "negative_ms", "load_timeout_ms", "timeout_ms",
         "pickle", "raises", "ttl_ms", "stale_ms", "early_ms",
     )  # fmt: skip
 
@@ -80,25 +77,26 @@ class Terms:
         load_timeout: float | None, timeout: float | None, pickle: bool, raises: errors.Raises,
         early: float = 0.0,
     ) -> None:  # fmt: skip
-        for name, value in (
-            ("ttl", ttl), ("jitter", jitter), ("stale", stale), ("negative_ttl", negative_ttl),
-            ("load_timeout", load_timeout), ("timeout", timeout), ("early", early),
+        for what, value in (("ttl", ttl), ("load_timeout", load_timeout), ("timeout", timeout)):
+            if value is not None and not checks.seconds(what, value) > 0:
+                raise ValueError(
+                    f"{what}: seconds, more than 0, or None, not {checks.shown(value)}")
+        for what, value in (
+            ("jitter", jitter), ("stale", stale), ("negative_ttl", negative_ttl), ("early", early),
         ):  # fmt: skip
-            if value is not None:
-                check_seconds(name, value)
-        if ttl is not None and not ttl > 0:
-            raise ValueError(f"ttl: seconds, more than 0, or None for ever, not {ttl!r}")
-        if not all(seconds >= 0 for seconds in (jitter, stale, negative_ttl, early)):
-            raise ValueError("jitter, stale, negative_ttl, early: seconds, not negative")
-        if not all(seconds is None or seconds > 0 for seconds in (load_timeout, timeout)):
-            raise ValueError("load_timeout, timeout: seconds, more than 0, or None")
+            if not checks.seconds(what, value) >= 0:
+                raise ValueError(f"{what}: seconds, not negative, not {checks.shown(value)}")
+        # floats from here on: the jitter is taken off the ttl
+        jitter = checks.seconds("jitter", jitter)
+        ttl = None if ttl is None else checks.seconds("ttl", ttl)
         if ttl is not None and jitter >= ttl:
             raise ValueError("jitter shortens the ttl and must be less than it")
+        if not isinstance(pickle, bool):
+            raise TypeError(f"pickle: True or False, not {checks.kind(pickle)}")
         self.cache = cache
-        self.ttl, self.jitter, self.stale = ttl, jitter, stale
-        self.ttl_ms, self.stale_ms = to_ms(ttl), to_ms(stale) if stale else 0
-        self.early_ms = to_ms(early) if early else 0
-        self.negative_ms = to_ms(negative_ttl) if negative_ttl else 0
+        self.ttl, self.jitter = ttl, jitter
+        self.ttl_ms, self.stale_ms, self.early_ms = to_ms(ttl), to_ms(stale), to_ms(early)
+        self.negative_ms = to_ms(negative_ttl)
         self.load_timeout_ms = to_ms(load_timeout) if load_timeout is not None else 0
         self.timeout_ms = to_ms(timeout) if timeout is not None else 0
         self.pickle = pickle
@@ -139,7 +137,7 @@ def items(terms: Terms, result: Any) -> list[tuple[bytes, int, bytes, int, int]]
         if result.ttl is not None:
             ttl_ms = to_ms(result.ttl)
         if result.stale is not None:
-            stale_ms = to_ms(result.stale) if result.stale else 0
+            stale_ms = to_ms(result.stale)
         also = result.also or {}
         result = result.value
     made = [(b"", *encode(result, terms.pickle), ttl_ms, stale_ms)]
@@ -149,7 +147,7 @@ def items(terms: Terms, result: Any) -> list[tuple[bytes, int, bytes, int, int]]
             if value.ttl is not None:
                 mine = to_ms(value.ttl)
             if value.stale is not None:
-                mine_stale = to_ms(value.stale) if value.stale else 0
+                mine_stale = to_ms(value.stale)
             value = value.value
         made.append((terms.cache.key(key), *encode(value, terms.pickle), mine, mine_stale))
     return made

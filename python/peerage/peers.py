@@ -15,6 +15,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import logging
+import math
 import os
 import threading
 import time
@@ -22,12 +23,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from . import _native, settings
+from . import _native, checks, settings
 from ._native import MISS, ClosedError, Failed, Hit, Load, LoadLostError, Waiter
-from .cache import Cache, Report
+from .cache import Cache, Report, channel_name
 from .errors import LoopError, encode
 from .functions import Definition, Key
-from .loads import Leader, Terms, Work, arun, by_signal, chain, check_seconds, run
+from .loads import Leader, Terms, Work, arun, by_signal, chain, run, to_ms
 from .tallies import Tally
 
 log = logging.getLogger("peerage")
@@ -181,12 +182,13 @@ class Peers:
     def close(self, drain: float = DRAIN_S) -> None:
         """Leave the others: finish what runs for at most `drain` seconds, hand entries on,
         wake every waiter with ClosedError. The cache still answers local hits."""
+        if not 0 <= checks.seconds("drain", drain) < math.inf:
+            raise ValueError(f"drain: seconds, 0 or more, not {checks.shown(drain)}")
         if self._node.inherited():
             return
         with self._life:
-            check_seconds("drain", drain)
             self._closed = True
-            self._node.close(max(0, int(drain * 1000)))
+            self._node.close(to_ms(drain))
             self._running = False
             self._start_loop = _nothing
             with self._pool:
@@ -274,11 +276,13 @@ class Peers:
 
     def on_members(self, callback: Callable[[list[Member]], Any]) -> Callable[[list[Member]], Any]:
         """Call back, on the attendant's thread, with the live members when they change."""
+        checks.function("a callback is a function of the members", callback)
         self._members_callbacks.append(callback)
         return callback
 
     def on_coordinator(self, callback: Callable[[str | None], Any]) -> Callable[[str | None], Any]:
         """Call back, on the attendant's thread, with the new coordinator's address, or None."""
+        checks.function("a callback is a function of the coordinator's address", callback)
         self._coordinator_callbacks.append(callback)
         return callback
 
@@ -289,7 +293,8 @@ class Peers:
         if old is not None and (old.function.__module__, old.function.__qualname__) != (
             definition.function.__module__, definition.function.__qualname__
         ):  # fmt: skip
-            raise ValueError(f"two functions named {definition.name!r} in one cache; use name=")
+            raise ValueError(
+                f"two functions named {checks.shown(definition.name)} in one cache; use name=")
         self._definitions[prefix] = definition
         self._register(prefix, definition)
 
@@ -587,8 +592,9 @@ class Peers:
         loaded again, `negative_ttl` for which a loader's error is kept, `load_timeout` for
         a load, `timeout` for a caller's patience, `early` so long before its end a value that is
         asked for is loaded anew (decorated functions that run at the owner)."""
+        checks.name("a cache", name)
         if name in self._caches:
-            raise ValueError(f"there is a cache named {name!r} already")
+            raise ValueError(f"there is a cache named {checks.shown(name)} already")
         made = Cache(
             self, name, ttl, jitter, stale, negative_ttl, load_timeout, timeout, pickle,
             early)
@@ -616,7 +622,7 @@ class Peers:
 
     def owner(self, channel: str | bytes) -> Member | None:
         """Who owns a channel's keys; None with the layer off, or while nobody is known."""
-        ranks = self._node.owner(Cache._channel(channel))
+        ranks = self._node.owner(channel_name(channel))
         return Member._make(ranks[0][0]) if ranks else None
 
     def coordinator(self) -> Member | None:

@@ -8,11 +8,13 @@ native part, which words its errors in the same way.
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ._native import SettingError
+from .checks import line, mapping, shown
 
 FLAGS = {"true": True, "1": True, "yes": True, "on": True,
          "false": False, "0": False, "no": False, "off": False}  # fmt: skip
@@ -26,18 +28,32 @@ class Wrong(Exception):
 def flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
+    takes = "true or false"
     try:
-        return FLAGS[str(value).strip().lower()]
+        return FLAGS[written(value, takes).lower()]
     except KeyError:
-        raise Wrong("true or false") from None
+        raise Wrong(takes) from None
+
+
+def written(value: Any, takes: str) -> str:
+    """A number as the environment would have it. Python makes no text of a really large one."""
+    if isinstance(value, str):
+        return value.strip()
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise Wrong(takes) from None
+    if isinstance(value, bool) or not 0 <= number < 1 << 63:
+        raise Wrong(takes)
+    return str(number)
 
 
 def whole(least: int, most: int, what: str) -> Callable[[Any], int]:
     takes = f"{what}, {least} to {most}"
 
     def read(value: Any) -> int:
-        text = str(value).strip()
-        if isinstance(value, (bool, float)) or not text.isascii() or not text.isdigit():
+        text = written(value, takes)
+        if not text.isascii() or not text.isdigit():
             raise Wrong(takes)
         number = int(text[:20])
         if not least <= number <= most:
@@ -51,7 +67,7 @@ def seconds(value: Any) -> float:
     takes = "seconds, such as 0.25"
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise Wrong(takes) from None
     if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
         raise Wrong(takes)
@@ -60,7 +76,7 @@ def seconds(value: Any) -> float:
 
 def size(value: Any) -> int:
     takes = "bytes, as a number or with KiB, MiB, GiB"
-    text = str(value).strip()
+    text = written(value, takes)
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
     unit = UNITS.get(text[len(digits) :].strip().lower())
     if unit is None or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
@@ -79,7 +95,7 @@ def text(value: Any) -> str:
 
 def texts(value: Any) -> str:
     """Comma-separated in the environment; a list is as good in Python."""
-    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
         parts = list(value)
         if all(isinstance(part, str) for part in parts):
             return ",".join(parts)
@@ -120,8 +136,18 @@ DEFAULTS = {"enable_peers": False, "loaders": 32}
 
 
 def wrong(variable: str, got: Any, takes: str) -> SettingError:
-    shown = "something else" if variable in SECRETS else f'"{got}"'
-    return SettingError(f"{variable}: got {shown}, takes {takes}")
+    said = f'"{line(got)}"' if isinstance(got, str) else shown(got)
+    if variable in SECRETS:
+        said = "something else"
+    return SettingError(f"{variable}: got {said}, takes {takes}")
+
+
+def is_plain(text: str) -> bool:
+    """Can it be handed to the native part as it is?"""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def check(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +156,7 @@ def check(settings: Mapping[str, Any]) -> dict[str, Any]:
     for keyword, value in settings.items():
         setting = BY_KEYWORD.get(keyword)
         if setting is None:
-            raise TypeError(f"Peers() got an unexpected setting {keyword!r}")
+            raise TypeError(f"Peers() got an unexpected setting {shown(keyword)}")
         if value is None:
             continue
         try:
@@ -138,14 +164,16 @@ def check(settings: Mapping[str, Any]) -> dict[str, Any]:
         except Wrong as error:
             raise wrong(setting.variable, value, str(error)) from None
         said = checked[keyword]
-        if isinstance(said, str) and "\0" in said:
-            raise wrong(setting.variable, value, "text without NUL")
+        if isinstance(said, str) and not is_plain(said):
+            raise wrong(setting.variable, value, "text in UTF-8, without NUL")
     return checked
 
 
 def from_env(env: Mapping[str, str] = os.environ, **overrides: Any) -> dict[str, Any]:
     """What the environment says; an empty variable is one that is not set."""
-    found = {s.keyword: env[s.variable] for s in SETTINGS if env.get(s.variable, "").strip()}
+    mapping("env: variables and their values", env)
+    given = {s.keyword: env.get(s.variable) for s in SETTINGS}
+    found = {k: v for k, v in given.items() if not isinstance(v, str) or v.strip()}
     return check({**found, **overrides})
 
 

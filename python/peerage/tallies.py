@@ -9,10 +9,10 @@ exact for all who share it; while it is away, what the nodes know of each other 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from . import checks
 from ._native import Waiter
 
 if TYPE_CHECKING:
@@ -43,13 +43,12 @@ class Tally:
     loop await `atake` and `atotal`."""
 
     def __init__(self, peers: Peers, name: str, window: float) -> None:
-        if not name or not isinstance(name, str):
-            raise ValueError("a tally has a name")
-        self._name = name.encode()
+        self._name = checks.name("a tally", name)
         if len(self._name) > 255:
             raise ValueError("a tally's name has at most 255 bytes")
-        if not math.isfinite(window) or not 1 <= round(window * 1000) <= WINDOW_MS_MAX:
-            raise ValueError(f"window: seconds from 0.001 to {WINDOW_MS_MAX // 1000}, not {window}")
+        if not 0.001 <= checks.seconds("window", window) <= WINDOW_MS_MAX // 1000:
+            raise ValueError(f"window: seconds from 0.001 to {WINDOW_MS_MAX // 1000}, "
+                             f"not {checks.shown(window)}")  # fmt: skip
         self.peers, self.name, self.window = peers, name, window
         self._window_ms = round(window * 1000)
 
@@ -108,16 +107,8 @@ class Tally:
 
 
 def _key(key: str | bytes) -> bytes:
-    if isinstance(key, str):
-        return key.encode()
-    if isinstance(key, bytes):
-        return key
-    raise TypeError(f"a tally's key is str or bytes, not {type(key).__name__}")
+    return checks.encoded("a tally's key", key)
 
 
-def _whole(name: str, value: int) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{name}: a whole number, not {type(value).__name__}")
-    if not 0 <= value < 2**53:
-        raise ValueError(f"{name}: from 0 to 2**53, not {value}")
-    return value
+def _whole(what: str, value: int) -> int:
+    return checks.whole(what, value, 2**53 - 1)

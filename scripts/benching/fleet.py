@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import multiprocessing
 import os
 import random
 import subprocess
@@ -15,7 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import rivals
-from .measure import Row, Size, best_of, cpu_us, private_dirty, row_of, time_calls, time_fresh
+from .measure import (
+    Row, Size, best_of, cpu_us, elsewhere, private_dirty, row_of, time_calls, time_fresh,
+)  # fmt: skip
 from .nodes import MADE, Pair, Process, settings
 
 
@@ -63,7 +64,7 @@ def load_overhead(size: Size) -> Iterator[Row]:
 # -- memory -------------------------------------------------------------------------------------
 
 
-def _filled(what: str, entries: int, pipe) -> None:
+def _filled(what: str, entries: int) -> float:
     """In a process of its own: what so many entries add to the memory that is its alone."""
     import cachebox
     import cachetools
@@ -80,20 +81,12 @@ def _filled(what: str, entries: int, pipe) -> None:
     before = private_dirty(os.getpid())
     for n in range(entries):
         put(f"key:{n:08}", os.urandom(100))
-    pipe.send((private_dirty(os.getpid()) - before) / entries)
+    return (private_dirty(os.getpid()) - before) / entries
 
 
 def memory_per_entry(size: Size) -> Iterator[Row]:
     entries = size.calls(1_000_000, 20_000)
-    spawn = multiprocessing.get_context("spawn")
-    found = {}
-    for what in ("ours", "cachebox", "cachetools"):
-        here, there = spawn.Pipe()
-        process = spawn.Process(target=_filled, args=(what, entries, there))
-        process.start()
-        there.close()
-        found[what] = here.recv()
-        process.join()
+    found = {what: elsewhere(_filled, what, entries) for what in ("ours", "cachebox", "cachetools")}
     server = rivals.Redis()
     try:
         client = server.client(False)

@@ -12,7 +12,6 @@ take up to 3 MB of a node's, whatever its budget: with one so small as here it w
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import random
 from collections import OrderedDict
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from . import traces
-from .measure import Row, Size, private_dirty
+from .measure import Row, Size, elsewhere, private_dirty
 
 CAPACITY = 2000
 ENTRY = 4096
@@ -77,7 +76,7 @@ RIVALS = {"LRU": _lru, "W-TinyLFU (theine)": _theine, "LFU (cachebox)": _cachebo
 MAKE: dict[str, Callable[[int], Ask]] = {"ours": _ours, **RIVALS}
 
 
-def _bytes_taken(who: str, pipe) -> None:
+def _bytes_taken(who: str) -> float:
     """In a process of its own: what a store with room for CAPACITY entries adds to the memory
     that is its alone, once four times as many were asked for. Before it come a small one, since
     what a library takes once is not the store's, and ballast for what is free in the heap."""
@@ -92,23 +91,15 @@ def _bytes_taken(who: str, pipe) -> None:
     ask = MAKE[who](CAPACITY)
     for n in range(4 * CAPACITY):
         ask(f"k{n}", load)
-    pipe.send(private_dirty(os.getpid()) - before)
+    taken = private_dirty(os.getpid()) - before
     del ballast, small
+    return taken
 
 
 @lru_cache(None)
 def _bytes_per_entry() -> dict[str, float]:
     """Of the room that was asked for: ours holds fewer entries than its budget has ENTRY bytes."""
-    spawn = multiprocessing.get_context("spawn")
-    found = {}
-    for who in MAKE:
-        here, there = spawn.Pipe()
-        process = spawn.Process(target=_bytes_taken, args=(who, there))
-        process.start()
-        there.close()
-        found[who] = here.recv() / CAPACITY
-        process.join()
-    return found
+    return {who: elsewhere(_bytes_taken, who) / CAPACITY for who in MAKE}
 
 
 def _hits(ask: Ask, trace: list[str]) -> float:

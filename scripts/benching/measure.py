@@ -4,7 +4,9 @@ everything that was timed; ratios are what to trust on a shared machine, more th
 
 from __future__ import annotations
 
+import concurrent.futures
 import gc
+import multiprocessing
 import random
 import statistics
 import time
@@ -12,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 
 @dataclass
@@ -66,50 +69,49 @@ def best_of(others: dict[str, float]) -> str:
     return min(others, key=lambda who: others[who])
 
 
-def time_tight(subjects: dict[str, Callable[[int], None]], loops: int, size: Size,
-               ) -> dict[str, list[float]]:  # fmt: skip
-    """Nanoseconds a call; a subject runs its statement so many times itself."""
-    timed: dict[str, list[float]] = {who: [] for who in subjects}
-    gc.collect()
-    gc.disable()
-    try:
-        for who, run in subjects.items():
-            run(max(1, loops // 10))
-        order = list(subjects.items())
-        for _ in range(size.rounds * 9):
-            # whoever comes after a slow one would meet the scheduler more often
-            random.shuffle(order)
-            for who, run in order:
-                began = time.perf_counter_ns()
-                run(loops)
-                timed[who].append((time.perf_counter_ns() - began) / loops)
-    finally:
-        gc.enable()
-    return timed
-
-
-def time_fresh(subjects: dict[str, Callable[[str], object]], keys: list[str], size: Size,
-               ) -> dict[str, list[float]]:  # fmt: skip
-    """Nanoseconds a call, the mean of a round. The keys are made anew for each round, outside
-    the time: as an application has them, their hashes not known yet."""
+def time_rounds(subjects: dict[str, Callable[[Any], None]], calls: int, size: Size,
+                fresh: Callable[[], Any]) -> dict[str, list[float]]:  # fmt: skip
+    """Nanoseconds a call, the mean of a round. A subject makes so many calls itself, of what
+    `fresh` has made before its time begins."""
     timed: dict[str, list[float]] = {who: [] for who in subjects}
     order = list(subjects.items())
     gc.collect()
     gc.disable()
     try:
         for turn in range(size.rounds * 9 + 1):
+            # whoever comes after a slow one would meet the scheduler more often
             random.shuffle(order)
-            for who, get in order:
-                fresh = [key[:1] + key[1:] for key in keys]
+            for who, run in order:
+                given = fresh()
                 began = time.perf_counter_ns()
-                for key in fresh:
-                    get(key)
-                spent = (time.perf_counter_ns() - began) / len(keys)
+                run(given)
+                spent = (time.perf_counter_ns() - began) / calls
                 if turn:                # the first round warms up
                     timed[who].append(spent)
     finally:
         gc.enable()
     return timed
+
+
+def time_tight(subjects: dict[str, Callable[[int], None]], loops: int, size: Size,
+               ) -> dict[str, list[float]]:  # fmt: skip
+    """A subject runs its statement so many times itself (`tight`)."""
+    return time_rounds(subjects, loops, size, lambda: loops)
+
+
+def time_fresh(subjects: dict[str, Callable[[str], object]], keys: list[str], size: Size,
+               ) -> dict[str, list[float]]:  # fmt: skip
+    """A subject is called with every key. These are made anew for each round: as an
+    application has them, their hashes not known yet."""
+    def all_of(get: Callable[[str], object]) -> Callable[[list[str]], None]:
+        def run(fresh: list[str]) -> None:
+            for key in fresh:
+                get(key)
+
+        return run
+
+    return time_rounds({who: all_of(get) for who, get in subjects.items()}, len(keys), size,
+                       lambda: [key[:1] + key[1:] for key in keys])  # fmt: skip
 
 
 def time_calls(subjects: dict[str, tuple[Callable[[str], object], Callable[[], list[str]]]],
@@ -157,6 +159,13 @@ def tight(statement: str, **names: object) -> Callable[[int], None]:
     space.update(names)
     exec(source, space)
     return space["run"]     # type: ignore[return-value]
+
+
+def elsewhere(function: Callable[..., float], *given: object) -> float:
+    """What a function of a module gives in a process of its own, whose memory is its alone."""
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        return pool.submit(function, *given).result()
 
 
 def cpu_us(pid: int) -> float:
