@@ -51,12 +51,16 @@ def test_an_owners_hit_beside_redis():
     for program in ("redis-server", "openssl"):
         if not shutil.which(program):
             pytest.skip(f"{program} is not installed")
-    rows = rows_of("--only", "owner_hit_sync_56k")
-    assert set(rows) == {"owner_hit_sync_56k", "owner_hit_sync_56k_plain"}
+    rows = rows_of("--only", "owner_hit_sync_56k", "--only", "owner_hit_async_1k")
+    names = {name for name in rows if not name.endswith("_uvloop")}    # which may be missing
+    assert names == {
+        "owner_hit_sync_56k", "owner_hit_sync_56k_plain",
+        "owner_hit_async_1k", "owner_hit_async_1k_plain"}
     for row in rows.values():
         check_shape(row)
     assert rows["owner_hit_sync_56k"]["against"] == "redis-py TLS"
     assert "ping-pong" in rows["owner_hit_sync_56k"]["others"]
+    assert {"ping-pong", "Protocol"} < rows["owner_hit_async_1k"]["others"].keys()
     # that the questions really went to the owner is checked where they are asked
     assert "travelled" in rows["owner_hit_sync_56k"]["note"]
 

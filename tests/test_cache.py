@@ -587,6 +587,47 @@ def test_a_loop_may_end_and_another_begin(cache):
         assert asyncio.run(f(i)) == i
 
 
+def test_a_question_takes_few_steps_in_python(cache):
+    """All of them lie in the time of every owner's hit."""
+    called = []
+
+    def note(frame, event, argument):
+        if event == "call" and "asyncio" not in frame.f_code.co_filename:
+            called.append(frame.f_code.co_name)
+
+    async def ask():
+        await cache.aget("missing")
+        sys.setprofile(note)
+        await cache.aget("missing")
+        sys.setprofile(None)
+
+    asyncio.run(ask())
+    assert called == ["aget", "key", "_channel", "_aask", "_port", "_port_of", "_arguments"]
+    called.clear()
+    sys.setprofile(note)
+    cache.get("missing")
+    sys.setprofile(None)
+    assert called == ["get", "key", "_channel", "_ask", "_arguments"]
+
+
+def test_two_loops_at_once_have_a_port_each(cache, peers):
+    """The one that was made last is found faster, and is no other loop's."""
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+
+    async def port():
+        assert await cache.alookup("missing") is None
+        return peers._port_of(asyncio.get_running_loop())
+
+    try:
+        ports = [loop.run_until_complete(port()) for loop in (first, second, first, second)]
+        assert ports[0] is ports[2] and ports[1] is ports[3] and ports[0] is not ports[1]
+        second.run_until_complete(peers.aclose())
+        assert peers._port_of(second) is None and peers._port_of(first) is ports[0]
+    finally:
+        first.close()
+        second.close()
+
+
 def test_a_loop_that_is_closed_in_the_middle_leaves_nothing_behind(cache):
     """O10: its waiters leave, its loads are lost, its descriptors are closed."""
     def descriptors():

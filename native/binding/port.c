@@ -249,8 +249,9 @@ static PyObject *gone(const struct port *p)
     return errors_raise(p->st, PEERAGE_E_CLOSED, NULL);
 }
 
-/* ask(<the arguments of Node.ask>, future, load_hook) -> Hit, MISS, Failed, None (ask again),
- * or a Waiter: the future is completed later */
+/* ask(arguments, future, load_hook) -> Hit, MISS, Failed, None (ask again), or a Waiter: the
+ * future is completed later. The arguments are Node.ask's, in a tuple as they are made: to
+ * spread it beside others would copy it twice. */
 static PyObject *ask(struct port *p, PyObject *const *args, Py_ssize_t count)
 {
     struct peerage_ask question;
@@ -258,14 +259,16 @@ static PyObject *ask(struct port *p, PyObject *const *args, Py_ssize_t count)
     uint64_t chain[8];
     bool pickle;
 
-    if (count != ASK_ARGUMENTS + 2)
-        return PyErr_Format(PyExc_TypeError, "ask takes %d arguments", ASK_ARGUMENTS + 2);
-    if (node_ask_arguments(args, &question, chain, &pickle) < 0)
+    if (count != 3 || !PyTuple_CheckExact(args[0]) || PyTuple_GET_SIZE(args[0]) != ASK_ARGUMENTS)
+        return PyErr_Format(PyExc_TypeError, "ask takes a tuple of %d, a future and a load hook",
+                            ASK_ARGUMENTS);
+    PyObject *const *asked = &PyTuple_GET_ITEM(args[0], 0);
+    if (node_ask_arguments(asked, &question, chain, &pickle) < 0)
         return NULL;
     release_check();
     if (!usable(p))
         return gone(p);
-    struct waiter *w = waiter_new(p, args[ASK_ARGUMENTS], args[ASK_ARGUMENTS + 1], args[0], pickle);
+    struct waiter *w = waiter_new(p, args[1], args[2], asked[0], pickle);
     if (!w)
         return NULL;
     link_waiter(p, w);

@@ -108,9 +108,7 @@ class Port:
     def fileno(self) -> int: ...
     def run(self) -> None: ...
     def ask(
-        self, key: bytes, channel: bytes, loader: bytes, ttl_ms: int, stale_ms: int,
-        load_timeout_ms: int, timeout_ms: int, flags: int, chain: tuple[int, ...],
-        pickle: bool, future: Any, load_hook: Callable[[Load], Any] | None, /,
+        self, arguments: tuple[Any, ...], future: Any, load_hook: Callable[[Load], Any] | None, /
     ) -> Any: ...
     def change(
         self, key: bytes, channel: bytes, item: Item | None, by_channel: bool, timeout_ms: int,

@@ -177,15 +177,15 @@ class Cache:
         self, key: str | bytes, default: Any = None, *, channel: str | bytes | None = None
     ) -> Any:
         """The value here or at the key's owner, else `default`. None is a value."""
-        hit = self.lookup(key, channel=channel)
-        return default if hit is None else hit.value
+        hit = self.peers._ask(None, self.key(key), self._channel(channel), 0, self._terms)
+        return default if hit is MISS else hit.value
 
     async def aget(
         self, key: str | bytes, default: Any = None, *, channel: str | bytes | None = None
     ) -> Any:
         """`get`, from an event loop."""
-        hit = await self.alookup(key, channel=channel)
-        return default if hit is None else hit.value
+        hit = await self.peers._aask(None, self.key(key), self._channel(channel), 0, self._terms)
+        return default if hit is MISS else hit.value
 
     def _item(self, value: Any, ttl: Any, stale: Any) -> tuple[bytes, int, bytes, int, int]:
         item = items(self._terms, value)[0]

@@ -118,6 +118,8 @@ class Peers:
         self._context = contextvars.copy_context()
         self._threads: list[threading.Thread] = []
         self._ports: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        # (loop, port), weakly: most processes have one loop, and a dictionary's look-up costs more
+        self._newest_port: tuple[Callable[[], Any], Callable[[], Any]] = _nothing, _nothing
         self._starting: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._start_loop: Callable[[], Any] = _nothing
         self._tasks: dict[int, Callable[[], Any]] = {}
@@ -445,8 +447,8 @@ class Peers:
         return asyncio._get_running_loop() is not None
 
     def _port_of(self, loop: Any) -> Any:
-        found = self._ports.get(loop)
-        return found() if found is not None else None
+        newest, port = self._newest_port
+        return port() if newest() is loop else self._ports.get(loop, _nothing)()
 
     def _port(self, loop: Any) -> Any:
         """This loop's port. The loop's own reader handle is what keeps it."""
@@ -456,6 +458,7 @@ class Peers:
         port = _native.Port(self._node, _weakly(self._load_here), _weakly(self._cancel))
         loop.add_reader(port.fileno(), port.run)
         self._ports[loop] = weakref.ref(port)
+        self._newest_port = weakref.ref(loop), self._ports[loop]
         if self._start_loop is _nothing:
             self._adopt(loop)
         return port
@@ -476,6 +479,7 @@ class Peers:
             port.run()
             loop.remove_reader(port.fileno())
             self._ports.pop(loop, None)
+            self._newest_port = _nothing, _nothing
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -527,11 +531,11 @@ class Peers:
         port = self._port(loop)
         leader = Leader(self, work, key) if work is not None else None
         timeout_ms = terms.timeout_ms
-        until = time.monotonic() + timeout_ms / 1000
+        until = time.monotonic() + timeout_ms / 1000 if timeout_ms else 0.0
         for _ in range(RETRIES_MAX):
             future = loop.create_future()
             answer = port.ask(
-                *self._arguments(work, terms, key, channel, flags, timeout_ms), future, leader
+                self._arguments(work, terms, key, channel, flags, timeout_ms), future, leader
             )
             if type(answer) is Waiter:
                 waiter = answer

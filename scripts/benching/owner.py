@@ -104,6 +104,28 @@ class PingPong:
             have += some(await loop.sock_recv_into(self.socket, self.answer[have:]))
 
 
+class BareProtocol(asyncio.Protocol):
+    """The same bytes over an asyncio transport, waited for with one future: what a client takes
+    at least that is written as asyncio's own documentation would have it."""
+
+    def __init__(self, value_bytes: int) -> None:
+        self.missing = self.answer_bytes = len(f"${value_bytes}\r\n") + value_bytes + 2
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.missing -= len(data)
+        if self.missing <= 0:
+            self.missing = self.answer_bytes
+            self.answered.set_result(data)
+
+    async def aget(self, key: str) -> bytes:
+        self.answered = asyncio.get_running_loop().create_future()
+        self.transport.write(PingPong.REQUEST)
+        return await self.answered
+
+
 def owner_hit_sync(size: Size, label: str, encrypted: bool = False) -> Iterator[Row]:
     asked = size.calls(1000, 40)
     with _both(size, label, encrypted) as (pair, server), _bare(pair.size) as (_, port):
@@ -138,12 +160,16 @@ def owner_hit_async(size: Size, label: str) -> Iterator[Row]:
     async def run(pair: Pair, server: rivals.Redis, port: int) -> dict[str, list[float]]:
         tls, plain = server.async_client(True), server.async_client(False)
         bare = PingPong(port, pair.size)
+        transport, protocol = await asyncio.get_running_loop().create_connection(
+            lambda: BareProtocol(pair.size), "127.0.0.1", port)
         timed = await time_awaits({
             "ours": (pair.cache.aget, lambda: pair.shuffled(asked)),
             "redis.asyncio TLS": (tls.get, lambda: pair.shuffled(asked, ours=False)),
             "redis.asyncio": (plain.get, lambda: pair.shuffled(asked, ours=False)),
             "ping-pong": (bare.aget, lambda: pair.shuffled(asked, ours=False)),
+            "Protocol": (protocol.aget, lambda: pair.shuffled(asked, ours=False)),
         }, size)  # fmt: skip
+        transport.close()
         bare.socket.close()
         await tls.aclose()
         await plain.aclose()
