@@ -602,12 +602,13 @@ def test_a_question_takes_few_steps_in_python(cache):
         sys.setprofile(None)
 
     asyncio.run(ask())
-    assert called == ["aget", "key", "_channel", "_aask", "_port", "_port_of", "_arguments"]
+    assert called == ["aget", "key", "encoded", "_channel", "_aask", "_port", "_port_of",
+                      "_arguments"]
     called.clear()
     sys.setprofile(note)
     cache.get("missing")
     sys.setprofile(None)
-    assert called == ["get", "key", "_channel", "_ask", "_arguments"]
+    assert called == ["get", "key", "encoded", "_channel", "_ask", "_arguments"]
 
 
 def test_two_loops_at_once_have_a_port_each(cache, peers):

@@ -234,6 +234,21 @@ def test_a_set_is_there_for_all(alone):
     assert second.cache("t", ttl=20).get_or_load("a", never) == "given"
 
 
+@pytest.mark.parametrize("gone", ["gone", "gone-channel"])
+def test_a_later_delete_is_not_undone_by_an_earlier_set(alone, redis, gone):
+    """D5: another node has run it meanwhile. Their ids say which is the later."""
+    cache = alone().cache("t", ttl=20)
+    cache.delete("key")
+    cache.invalidate_channel("all")
+    cache.set("key", "old", channel="all")
+    assert len(redis.values()) == 1
+    name, mark = redis.keys(f"*:{gone}:*")[0], b"f" * 16
+    redis("SET", name, mark, "PX", "30000")
+    cache.set("key", "new", channel="all")
+    cache.delete("key") if gone == "gone" else cache.invalidate_channel("all")
+    assert not redis.values() and redis("GET", name) == mark
+
+
 def test_a_channel_goes_whole(alone, redis):
     peers = alone()
     cache = peers.cache("t", ttl=20)

@@ -10,6 +10,7 @@
  */
 #include "node_state.h"
 
+#include "deletes.h"
 #include "limits.h"
 #include "mem.h"
 
@@ -52,18 +53,17 @@ struct change {
  * Kulkarni et al., "Logical Physical Clocks", OPODIS 2014, section 3): a change that was
  * acknowledged everywhere before another began has the lesser id. The low bits are random: no
  * two nodes draw the same. */
-#define ID_TIME_SHIFT 20u
 #define ID_STEP 1024u
 
 static uint64_t id_of_time(const struct node *n, uint64_t now_ms)
 {
-    return (n->wall_ahead_ms + now_ms) << ID_TIME_SHIFT;
+    return (n->wall_ahead_ms + now_ms) << DELETE_ID_TIME_SHIFT;
 }
 
 static uint64_t next_delete_id(struct node *n, struct span key, struct span channel,
                                uint64_t now_ms)
 {
-    uint64_t id = id_of_time(n, now_ms) + prng_below(&n->prng, UINT64_C(1) << ID_TIME_SHIFT);
+    uint64_t id = id_of_time(n, now_ms) + prng_below(&n->prng, UINT64_C(1) << DELETE_ID_TIME_SHIFT);
     uint64_t step = 1 + prng_below(&n->prng, ID_STEP);
 
     n->last_delete_id = max_u64(id, n->last_delete_id + step);

@@ -133,7 +133,9 @@ uint64_t delete_id_of(struct serve *s, struct span key, struct span channel, uin
     return ids[0] ^ ids[1];
 }
 
-/* When the last delete that is remembered of the key or its channel was applied here; 0: none. */
+/* When the last delete that is remembered of the key or its channel was applied here; 0: none.
+ * Told for half the time it is remembered: others may have applied it earlier, and who has
+ * forgotten it is not to be taken for one who never knew it. */
 static uint64_t deleted_ms(struct serve *s, struct span key, uint64_t channel_hash,
                            uint64_t now_ms)
 {
@@ -142,7 +144,8 @@ static uint64_t deleted_ms(struct serve *s, struct span key, uint64_t channel_ha
                                 deletes_until_ms(s->deletes, channel_name(channel_hash, name),
                                                  now_ms));
 
-    return until_ms ? until_ms - deletes_remembered_ms(s) : 0;
+    return until_ms > now_ms + deletes_remembered_ms(s) / 2 ? until_ms - deletes_remembered_ms(s)
+                                                            : 0;
 }
 
 /* While the deletes it should remember don't fit, a node keeps nothing (D1). Nor does one

@@ -54,16 +54,23 @@ static const char put_script[] =
     "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) "
     INDEX_VALUE("KEYS[4]", "ARGV[2]")
     "return 1";
-/* KEYS value, gone[, channel]; ARGV mark, ms[, value, ms] */
+/* The mark of the later delete stays (D1); the texts are of one length, so they compare as the
+ * ids do. */
+#define MARK(gone) \
+    "local m = redis.call('GET', " gone ") if not m or m <= ARGV[1] then " \
+    "redis.call('SET', " gone ", ARGV[1], 'PX', ARGV[2]) end "
+/* KEYS value, gone, gone-channel[, channel]; ARGV mark, ms[, value, ms] */
 static const char delete_script[] =
-    "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
-    "if ARGV[3] then redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4]) "
-    INDEX_VALUE("KEYS[3]", "ARGV[4]")
+    "redis.call('DEL', KEYS[1]) " MARK("KEYS[2]")
+    "local c = redis.call('GET', KEYS[3]) "
+    "if ARGV[3] and (not m or m <= ARGV[1]) and (not c or c <= ARGV[1]) then "
+    "redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4]) "
+    INDEX_VALUE("KEYS[4]", "ARGV[4]")
     "end return 1";
 /* KEYS channel, gone-channel, value of the key named like it; ARGV mark, ms */
 static const char delete_channel_script[] =
     "for _, k in ipairs(redis.call('SMEMBERS', KEYS[1])) do redis.call('DEL', k) end "
-    "redis.call('DEL', KEYS[1], KEYS[3]) redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
+    "redis.call('DEL', KEYS[1], KEYS[3]) " MARK("KEYS[2]")
     "return 1";
 
 /* A flight that asks, or holds its lease. Found by its load id until it has ended; one that
@@ -518,9 +525,9 @@ static void removed(struct redis *r, void *token, const struct redis_answer *a)
 /* `item`: a set's value, or NULL. */
 static bool send_removal(struct redis *r, struct removal *d, const struct loaded *item)
 {
-    struct name names[3];
+    struct name names[4];
     char mark[MARK_BYTES_MAX], mark_ms[24], ms[24];
-    struct span words[12];
+    struct span words[13];
     unsigned n = 0;
     size_t bytes = 0;
     uint8_t *wrapped = NULL;
@@ -528,7 +535,7 @@ static bool send_removal(struct redis *r, struct removal *d, const struct loaded
 
     words[n++] = span_text("EVAL");
     words[n++] = span_text(d->by_channel ? delete_channel_script : delete_script);
-    words[n++] = span_text(d->by_channel || indexed ? "3" : "2");
+    words[n++] = span_text(indexed && !d->by_channel ? "4" : "3");
     if (d->by_channel) {
         words[n++] = name(r, "channel", d->channel, &names[0]);
         words[n++] = name(r, "gone-channel", d->channel, &names[1]);
@@ -536,8 +543,9 @@ static bool send_removal(struct redis *r, struct removal *d, const struct loaded
     } else {
         words[n++] = name(r, "value", d->key, &names[0]);
         words[n++] = name(r, "gone", d->key, &names[1]);
+        words[n++] = name(r, "gone-channel", d->channel, &names[2]);
         if (indexed)
-            words[n++] = name(r, "channel", d->channel, &names[2]);
+            words[n++] = name(r, "channel", d->channel, &names[3]);
     }
     words[n++] = mark_text(d->delete_id, mark);
     words[n++] = redis_digits(r->peerage->settings.load_timeout_ms, mark_ms);

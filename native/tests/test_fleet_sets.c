@@ -64,8 +64,9 @@ static void test_a_change_that_comes_too_late_is_not_made(void **state)
         send_to(f, at, &newer);
         assert_true(fleet_holds_value(f, at, "k", "sent"));
         node_late_change(fleet_node(f, at), &late, fleet_now_ms(f));
+        assert_int_equal(fleet_holds_value(f, at, "k", "sent"), drop);
         push_to(f, at, "k", 77);
-        assert_false(fleet_holds(f, at, "k"));
+        assert_int_equal(fleet_holds(f, at, "k"), drop);
         push_to(f, at, "k", 99);
         assert_true(fleet_holds(f, at, "k"));
         fleet_free(f);
@@ -133,7 +134,7 @@ static void test_sets_at_the_same_moment_leave_one_value(void **state)
  * given it up and turns to the heir, and the others ask the owner. */
 static void test_changes_run_side_by_side_leave_one_value(void **state)
 {
-    unsigned acknowledged = 0;
+    unsigned acknowledged = 0, both = 0, one = 0;
     char text[32];
 
     (void)state;
@@ -168,9 +169,13 @@ static void test_changes_run_side_by_side_leave_one_value(void **state)
         acknowledged += all;
         if (all && !agree(f, 4, "k", 8, text))
             fail_msg("seed %u: different values", seed);
+        both += all && text[0] && fleet_holds(f, owner, "k") &&
+                fleet_holds(f, fleet_rank(f, "k", 1), "k");
+        one += all && text[0];
         fleet_free(f);
     }
     assert_true(acknowledged > 500);
+    assert_true(both * 10 > one * 9);   /* and it is there twice */
 }
 
 /* Wall clocks may be apart: a change that follows an acknowledged one is still the later, also
@@ -280,6 +285,33 @@ static void test_a_deleted_value_is_not_taken_from_who_missed_the_delete(void **
     }
 }
 
+/* Who applied a set late does not take its value, from a sender that has forgotten the set's id
+ * already, for one from before it. */
+static void test_who_applied_a_set_late_takes_its_value(void **state)
+{
+    uint32_t remembered_ms = usual.load_timeout_ms + 2 * usual.timeout_ms;
+
+    (void)state;
+    for (unsigned at_ms = 0; at_ms < 20000; at_ms += 500) {
+        struct fleet *f = fleet_new(&usual);
+        unsigned owner = fleet_rank(f, "k", 0), heir = fleet_rank(f, "k", 1), late = 0;
+        struct message set = {.kind = MESSAGE_DROP, .key = span_text("k"), .request_id = 1,
+                              .flags = MESSAGE_SET, .ttl_ms = 60000, .delete_id = 77};
+        while (late == owner || late == heir)
+            late++;
+        send_to(f, owner, &set);
+        send_to(f, heir, &set);
+        fleet_run(f, remembered_ms / 3);
+        set.flags = 0;
+        send_to(f, late, &set);
+        fleet_run(f, at_ms);
+        const struct fleet_ask *asked = fleet_ask(f, late, "k", FLEET_LOADS, TTL, 0);
+        fleet_run(f, 400);
+        assert_string_equal(asked->value, "sent");
+        fleet_free(f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_clocks_that_are_apart),
         cmocka_unit_test(test_an_id_that_is_far_ahead),
         cmocka_unit_test(test_a_deleted_value_is_not_taken_from_who_missed_the_delete),
+        cmocka_unit_test(test_who_applied_a_set_late_takes_its_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
