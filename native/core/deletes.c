@@ -7,6 +7,7 @@
  * only until some other record expires. */
 #include "deletes.h"
 
+#include "limits.h"
 #include "mem.h"
 #include "siphash.h"
 

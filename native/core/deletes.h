@@ -8,19 +8,8 @@
 #define PEERAGE_DELETES_H
 
 #include "base.h"
-#include "limits.h"
 
 struct deletes;
-
-/* An id is a time in ms, and random bits below it (node_change.c). Ids so close are of changes that
- * overlapped: what the later one left is newer than the earlier. Further apart, it may be that
- * clocks are apart, and a node that came meanwhile (M1) knew nothing of the greater id. */
-#define DELETE_ID_TIME_SHIFT 20u
-
-static inline bool deletes_overlap(uint64_t earlier, uint64_t later)
-{
-    return (later - earlier) >> DELETE_ID_TIME_SHIFT < WARMING_MS;
-}
 
 struct deletes *deletes_new(const uint8_t hash_key[16]);    /* NULL: out of memory */
 void deletes_free(struct deletes *);

@@ -10,12 +10,14 @@
  */
 #include "node_state.h"
 
-#include "deletes.h"
 #include "limits.h"
 #include "mem.h"
 
 /* A member that did not acknowledge is tried once more, on a fresh connection. */
 #define TRIES 2u
+/* So often a change is run anew because somebody knew of a later one: once where clocks are apart,
+ * a few times where others change the same key at the same moment. */
+#define RUNS_MAX 4u
 #define TIER_TARGET 0xffffffu     /* in call ids: the second tier */
 
 enum tier_state { TIER_NOT_ASKED, TIER_ASKED, TIER_ACKNOWLEDGED, TIER_UNREACHED };
@@ -32,6 +34,7 @@ struct change {
     struct list link;
     uint64_t number;                /* in its call ids */
     bool by_channel, running;
+    unsigned runs;                  /* anew each time under a later id */
     struct loaded item;             /* a set's value; its blob is a reference; key unset */
     uint64_t delete_id;
     struct waiter *waiter;          /* who asked here, NULL: a peer, or gone */
@@ -52,18 +55,21 @@ struct change {
  * every id that this node has drawn, heard of, or remembers of the key (a hybrid logical clock:
  * Kulkarni et al., "Logical Physical Clocks", OPODIS 2014, section 3): a change that was
  * acknowledged everywhere before another began has the lesser id. The low bits are random: no
- * two nodes draw the same. */
+ * two nodes draw the same. A node that started when the other was over may have heard of nothing,
+ * and its clock be behind: who remembers a greater id says so with its acknowledgement, and the
+ * change is run once more, under one beyond it. */
+#define ID_TIME_SHIFT 20u
 #define ID_STEP 1024u
 
 static uint64_t id_of_time(const struct node *n, uint64_t now_ms)
 {
-    return (n->wall_ahead_ms + now_ms) << DELETE_ID_TIME_SHIFT;
+    return (n->wall_ahead_ms + now_ms) << ID_TIME_SHIFT;
 }
 
 static uint64_t next_delete_id(struct node *n, struct span key, struct span channel,
                                uint64_t now_ms)
 {
-    uint64_t id = id_of_time(n, now_ms) + prng_below(&n->prng, UINT64_C(1) << DELETE_ID_TIME_SHIFT);
+    uint64_t id = id_of_time(n, now_ms) + prng_below(&n->prng, UINT64_C(1) << ID_TIME_SHIFT);
     uint64_t step = 1 + prng_below(&n->prng, ID_STEP);
 
     n->last_delete_id = max_u64(id, n->last_delete_id + step);
@@ -339,10 +345,17 @@ static void run_with(struct node *n, struct change *parent, const struct kin *k,
     end_if_told(n, c, fx);
 }
 
+static void drop_here(struct node *n, struct change *c, uint64_t now_ms)
+{
+    bool keeps = c->item.blob && (c->waiter || serve_keeps(n->serve, c->channel, NULL));
+
+    serve_drop(n->serve, c->key, c->channel, c->by_channel, c->delete_id,
+               keeps ? &c->item : NULL, now_ms);
+}
+
 static void run(struct node *n, struct change *c, uint64_t now_ms, struct effects *fx)
 {
     struct list kin;
-    bool keeps = c->item.blob && (c->waiter || serve_keeps(n->serve, c->channel, NULL));
 
     c->running = true;
     c->delete_id = next_delete_id(n, c->key, c->channel, now_ms);
@@ -350,8 +363,7 @@ static void run(struct node *n, struct change *c, uint64_t now_ms, struct effect
     list_init(&kin);
     for (struct kin *k; !c->by_channel && (k = serve_take_kin(n->serve, c->key));)
         list_add_tail(&kin, &k->age);
-    serve_drop(n->serve, c->key, c->channel, c->by_channel, c->delete_id,
-               keeps ? &c->item : NULL, now_ms);
+    drop_here(n, c, now_ms);
     add_targets(n, c, fx);
     tell_tier(n, c, fx);
     LIST_FOREACH_SAFE(&kin, link) {
@@ -361,6 +373,21 @@ static void run(struct node *n, struct change *c, uint64_t now_ms, struct effect
     }
     c->pending--;
     end_if_told(n, c, fx);
+}
+
+/* A member remembers a later change, which this node had not heard of. */
+static void run_again(struct node *n, struct change *c, uint64_t later_id, uint64_t now_ms,
+                      struct effects *fx)
+{
+    heard_delete_id(n, later_id, now_ms);
+    c->runs++;
+    c->delete_id = max_u64(next_delete_id(n, c->key, c->channel, now_ms), later_id + 1);
+    drop_here(n, c, now_ms);
+    for (unsigned i = 0; i < c->target_count; i++) {
+        c->targets[i].acknowledged = c->targets[i].failed = false;
+        c->targets[i].tries = 0;
+        send_drop(n, c, i, fx);
+    }
 }
 
 /* Asking the owner to run it. */
@@ -446,6 +473,7 @@ void change_drop(struct node *n, uint64_t conn_id, const struct message *m, stru
     heard_delete_id(n, m->delete_id, now_ms);
     serve_drop(n->serve, m->key, message_channel(m), m->flags & MESSAGE_BY_CHANNEL, m->delete_id,
                m->flags & MESSAGE_SET ? &item : NULL, now_ms);
+    done.delete_id = serve_last_delete(n->serve, m->key, message_channel(m), now_ms);
     effects_answer(fx, conn_id, &done, NULL);
 }
 
@@ -519,6 +547,10 @@ void change_reply(struct node *n, uint64_t id, const struct message *m, struct b
     if (target >= c->target_count)
         return;
     struct target *t = &c->targets[target];
+    if (m && m->kind == MESSAGE_DONE && m->delete_id > c->delete_id && c->runs < RUNS_MAX) {
+        run_again(n, c, m->delete_id, now_ms, fx);
+        return;
+    }
     if (m && m->kind == MESSAGE_DONE)
         t->acknowledged = true;
     else if (t->tries < TRIES)

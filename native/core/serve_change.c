@@ -93,12 +93,9 @@ uint64_t serve_last_delete(struct serve *s, struct span key, struct span channel
 void serve_drop(struct serve *s, struct span key, struct span channel, bool by_channel,
                 uint64_t delete_id, const struct loaded *item, uint64_t now_ms)
 {
-    uint64_t last = serve_last_delete(s, key, channel, now_ms);
-    bool is_old = delete_id < last;
+    bool is_old = delete_id < serve_last_delete(s, key, channel, now_ms);
 
     s->stats.drops++;
-    if (delete_id && is_old && deletes_overlap(delete_id, last))
-        return;
     if (by_channel) {
         drop_channel(s, channel, delete_id, now_ms);
         return;

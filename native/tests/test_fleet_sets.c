@@ -64,9 +64,8 @@ static void test_a_change_that_comes_too_late_is_not_made(void **state)
         send_to(f, at, &newer);
         assert_true(fleet_holds_value(f, at, "k", "sent"));
         node_late_change(fleet_node(f, at), &late, fleet_now_ms(f));
-        assert_int_equal(fleet_holds_value(f, at, "k", "sent"), drop);
         push_to(f, at, "k", 77);
-        assert_int_equal(fleet_holds(f, at, "k"), drop);
+        assert_false(fleet_holds(f, at, "k"));
         push_to(f, at, "k", 99);
         assert_true(fleet_holds(f, at, "k"));
         fleet_free(f);
@@ -207,8 +206,7 @@ static void test_clocks_that_are_apart(void **state)
                 if (i != owner && fleet_holds(f, i, "k"))
                     assert_true(fleet_holds_value(f, i, "k", text));
             }
-            if (n < 6)
-                assert_true(fleet_holds_value(f, heir, "k", text));
+            assert_true(fleet_holds_value(f, heir, "k", text));
         }
         fleet_free(f);
     }
