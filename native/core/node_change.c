@@ -388,6 +388,7 @@ static void run_again(struct node *n, struct change *c, uint64_t later_id, uint6
         c->targets[i].tries = 0;
         send_drop(n, c, i, fx);
     }
+    tell_tier(n, c, fx);
 }
 
 /* Asking the owner to run it. */
