@@ -28,7 +28,7 @@
 #include "shell/clock.h"
 #include "shell/shell.h"
 #include "shell/sockets.h"
-#include "shell/tcp.h"
+#include "shell/stream.h"
 
 #define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 #define KEYS 256
@@ -193,21 +193,23 @@ static int ask_async(peerage *p, peerage_port *port, const char *key)
 #define CONNECTIONS 50
 #define DEEP 16
 
-static struct tcp *connect_proven(const struct addr *to, const struct seal *seal, uint64_t self_id)
+static struct stream *connect_proven(const struct addr *to, const struct seal *seal,
+                                     uint64_t self_id)
 {
-    struct tcp *c = tcp_new(sockets_connect(to), to, seal, self_id, false);
+    struct stream *c = stream_new(sockets_connect(to), to, seal, self_id, false);
     struct message m, hello = {.kind = MESSAGE_HELLO, .request_id = 1};
     struct blob *value;
 
     for (;;) {
         struct pollfd fd = {.fd = c->fd, .events = POLLIN};
         poll(&fd, 1, -1);
-        if (tcp_fill(c) < 0)
+        if (stream_fill(c) < 0)
             exit(1);
-        for (enum tcp_next next; (next = tcp_next(c, clock_wall_ms(), &m, &value)) != TCP_MORE;) {
-            if (next == TCP_CHALLENGED && tcp_queue(c, &hello, NULL, clock_wall_ms()) == 0)
-                tcp_flush(c);
-            else if (next == TCP_FRAME && m.kind == MESSAGE_WELCOME)
+        enum stream_next next;
+        while ((next = stream_next(c, clock_wall_ms(), &m, &value)) != STREAM_MORE) {
+            if (next == STREAM_CHALLENGED && stream_queue(c, &hello, NULL, clock_wall_ms()) == 0)
+                stream_flush(c);
+            else if (next == STREAM_FRAME && m.kind == MESSAGE_WELCOME)
                 return c;
             else
                 exit(1);
@@ -215,30 +217,31 @@ static struct tcp *connect_proven(const struct addr *to, const struct seal *seal
     }
 }
 
-static void send_batch(struct tcp *c, char keys[KEYS][16], int *asked)
+static void send_batch(struct stream *c, char keys[KEYS][16], int *asked)
 {
     for (int k = 0; k < DEEP; k++, ++*asked) {
         const char *key = keys[*asked % KEYS];
         struct message m = {.kind = MESSAGE_ASK, .request_id = c->next_request_id++,
                             .key = span_text(key), .ttl_ms = 600000, .budget_ms = 250};
-        if (tcp_queue(c, &m, NULL, clock_wall_ms()) < 0)
+        if (stream_queue(c, &m, NULL, clock_wall_ms()) < 0)
             exit(1);
     }
-    tcp_flush(c);
+    stream_flush(c);
 }
 
 /* Answers that are there; those of a whole batch let the next one go. */
-static int read_batch(struct tcp *c)
+static int read_batch(struct stream *c)
 {
     struct message m;
     struct blob *value;
     int answered = 0;
 
     do {
-        if (tcp_fill(c) < 0)
+        if (stream_fill(c) < 0)
             exit(1);
-        for (enum tcp_next next; (next = tcp_next(c, clock_wall_ms(), &m, &value)) != TCP_MORE;) {
-            if (next != TCP_FRAME || m.kind != MESSAGE_VALUE)
+        enum stream_next next;
+        while ((next = stream_next(c, clock_wall_ms(), &m, &value)) != STREAM_MORE) {
+            if (next != STREAM_FRAME || m.kind != MESSAGE_VALUE)
                 exit(1);
             blob_unref(value);
             answered++;
@@ -251,7 +254,7 @@ static int read_batch(struct tcp *c)
  * answer verified. Returns hits a second. */
 static double pipelined(peerage *p, const char *owner, char keys[KEYS][16], int count)
 {
-    static struct tcp *c[CONNECTIONS];
+    static struct stream *c[CONNECTIONS];
     struct pollfd fds[CONNECTIONS];
     int waiting[CONNECTIONS], asked = 0, answered = 0;
     struct seal seal;

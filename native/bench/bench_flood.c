@@ -24,7 +24,7 @@
 #include "core/message.h"
 #include "shell/clock.h"
 #include "shell/sockets.h"
-#include "shell/tcp.h"
+#include "shell/stream.h"
 
 #define KEYS_MAX 65536
 #define CLIENTS_MAX 256
@@ -40,7 +40,7 @@ static unsigned long long checked;
 
 struct client {
     int fd;
-    struct tcp *tcp;            /* a node's */
+    struct stream *stream;      /* a node's */
     bool memcached;
     unsigned waiting;
     size_t body;                /* bytes of the present answer that are still to come; 0: a line */
@@ -61,21 +61,22 @@ static const char *next_key(void)
 
 /* A node. */
 
-static struct tcp *prove(int fd, const struct addr *to, const struct seal *seal, uint64_t self_id)
+static struct stream *prove(int fd, const struct addr *to, const struct seal *seal, uint64_t self_id)
 {
-    struct tcp *c = tcp_new(fd, to, seal, self_id, false);
+    struct stream *c = stream_new(fd, to, seal, self_id, false);
     struct message m, hello = {.kind = MESSAGE_HELLO, .request_id = 1};
     struct blob *value;
 
     for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         poll(&p, 1, 5000);
-        if (!c || tcp_fill(c) < 0)
+        if (!c || stream_fill(c) < 0)
             fail("the node hung up");
-        for (enum tcp_next next; (next = tcp_next(c, clock_wall_ms(), &m, &value)) != TCP_MORE;) {
-            if (next == TCP_CHALLENGED && tcp_queue(c, &hello, NULL, clock_wall_ms()) == 0)
-                tcp_flush(c);
-            else if (next == TCP_FRAME && m.kind == MESSAGE_WELCOME)
+        enum stream_next next;
+        while ((next = stream_next(c, clock_wall_ms(), &m, &value)) != STREAM_MORE) {
+            if (next == STREAM_CHALLENGED && stream_queue(c, &hello, NULL, clock_wall_ms()) == 0)
+                stream_flush(c);
+            else if (next == STREAM_FRAME && m.kind == MESSAGE_WELCOME)
                 return c;
             else
                 fail("the node is of another cluster");
@@ -86,13 +87,13 @@ static struct tcp *prove(int fd, const struct addr *to, const struct seal *seal,
 static void ask_node(struct client *k)
 {
     for (unsigned i = 0; i < deep; i++) {
-        struct message m = {.kind = MESSAGE_ASK, .request_id = k->tcp->next_request_id++,
+        struct message m = {.kind = MESSAGE_ASK, .request_id = k->stream->next_request_id++,
                             .ttl_ms = 600000, .budget_ms = 250};
         m.key = span_text(next_key());
-        if (tcp_queue(k->tcp, &m, NULL, clock_wall_ms()) < 0)
+        if (stream_queue(k->stream, &m, NULL, clock_wall_ms()) < 0)
             fail("no memory");
     }
-    if (tcp_flush(k->tcp) < 0)
+    if (stream_flush(k->stream) < 0)
         fail("the node hung up");
 }
 
@@ -103,29 +104,29 @@ static unsigned read_node(struct client *k)
     unsigned answered = 0;
 
     do {
-        if (tcp_fill(k->tcp) < 0)
+        if (stream_fill(k->stream) < 0)
             fail("the node hung up");
         for (;;) {
-            enum tcp_next next = tcp_next(k->tcp, clock_wall_ms(), &m, &value);
-            if (next == TCP_MORE && tcp_is_unverified(k->tcp)) {
+            enum stream_next next = stream_next(k->stream, clock_wall_ms(), &m, &value);
+            if (next == STREAM_MORE && stream_is_unverified(k->stream)) {
                 /* left to us by verify_above */
-                if (k->tcp->message.request_id % SAMPLE == 0) {
-                    tcp_verify(k->tcp);
+                if (k->stream->message.request_id % SAMPLE == 0) {
+                    stream_verify(k->stream);
                     checked++;
                 } else {
-                    k->tcp->verified = true;
-                    k->tcp->value_verdict = VERDICT_OK;
+                    k->stream->verified = true;
+                    k->stream->value_verdict = VERDICT_OK;
                 }
                 continue;
             }
-            if (next == TCP_MORE)
+            if (next == STREAM_MORE)
                 break;
-            if (next != TCP_FRAME || m.kind != MESSAGE_VALUE || m.value_bytes != value_bytes)
+            if (next != STREAM_FRAME || m.kind != MESSAGE_VALUE || m.value_bytes != value_bytes)
                 fail("an answer that was no hit");
             blob_unref(value);
             answered++;
         }
-    } while (!k->tcp->drained);
+    } while (!k->stream->drained);
     return answered;
 }
 
@@ -250,8 +251,8 @@ int main(int count, char **arguments)
             fail("no connection");
         fds[i].events = POLLIN;
         if (node) {
-            k->tcp = prove(k->fd, &to, &seal, self_id | 1);
-            k->tcp->verify_above = 0;
+            k->stream = prove(k->fd, &to, &seal, self_id | 1);
+            k->stream->verify_above = 0;
         }
     }
     double began = now_s();

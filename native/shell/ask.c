@@ -38,7 +38,7 @@ struct asking {
     /* While it leads: */
     uint64_t load_id, request_id, asked_ms;
     struct query query;
-    struct tcp *c;              /* with our request on it, or NULL */
+    struct stream *c;              /* with our request on it, or NULL */
     bool answering;             /* bytes of our answer have come */
     uint8_t last_kind;          /* of the frame that ended it */
     struct gathered got;
@@ -64,7 +64,7 @@ static enum woken wait_for(struct asking *a, uint64_t due_ms, int *error)
         return WOKEN_LATE;
     if (a->c) {
         fds[1].fd = a->c->fd;
-        fds[1].events = (short)(POLLIN | (tcp_wants_write(a->c) ? POLLOUT : 0));
+        fds[1].events = (short)(POLLIN | (stream_wants_write(a->c) ? POLLOUT : 0));
         count = 2;
     }
     int timeout = end_ms == NEVER_MS ? -1 : (int)min_u64(end_ms - now_ms, 3600000);
@@ -138,7 +138,7 @@ static void let_go(struct asking *a, bool clean)
     if (clean)
         pool_give(&a->p->pool, a->c, clock_now_ms());
     else
-        tcp_free(a->c);
+        stream_free(a->c);
     a->c = NULL;
 }
 
@@ -201,7 +201,7 @@ static bool send(struct asking *a, enum query_step *step, int *error)
     query_fill(&a->query, a->asked_ms, &m);
     count(&a->p->counters.requests);
     count(&a->p->counters.frames_out);
-    if (tcp_queue(a->c, &m, NULL, clock_wall_ms()) < 0 || tcp_flush(a->c) < 0) {
+    if (stream_queue(a->c, &m, NULL, clock_wall_ms()) < 0 || stream_flush(a->c) < 0) {
         bool reused = a->c->reused;
         let_go(a, false);
         *step = query_broken(&a->query, reused, clock_now_ms());
@@ -230,13 +230,13 @@ static enum query_step take_frames(struct asking *a)
     struct blob *value;
 
     for (;;) {
-        enum tcp_next next = tcp_next(a->c, clock_wall_ms(), &m, &value);
-        if (next == TCP_BAD) {
+        enum stream_next next = stream_next(a->c, clock_wall_ms(), &m, &value);
+        if (next == STREAM_BAD) {
             count(&a->p->counters.verdicts[a->c->verdict]);
             let_go(a, false);
             return query_broken(&a->query, false, clock_now_ms());
         }
-        if (next != TCP_FRAME)
+        if (next != STREAM_FRAME)
             return QUERY_WAIT;
         count(&a->p->counters.frames_in);
         if (m.request_id != a->request_id) {
@@ -257,7 +257,7 @@ static enum query_step read_frames(struct asking *a)
     int filled;
 
     do {
-        filled = tcp_fill(a->c);
+        filled = stream_fill(a->c);
         step = take_frames(a);
         if (step != QUERY_WAIT)
             return step;
@@ -267,7 +267,7 @@ static enum query_step read_frames(struct asking *a)
         let_go(a, false);
         return query_broken(&a->query, reused, clock_now_ms());
     }
-    if (tcp_arriving(a->c) == a->request_id && a->c->bytes_in != before) {
+    if (stream_arriving(a->c) == a->request_id && a->c->bytes_in != before) {
         a->answering = true;
         query_progress(&a->query, clock_now_ms());
     }
@@ -303,7 +303,7 @@ static bool wait_frames(struct asking *a, enum query_step *step, int *error)
             return false;
         /* Whatever woke us, and also when it is too late: what lies in the socket counts
          * before a deadline does (O9). */
-        if (tcp_wants_write(a->c) && tcp_flush(a->c) < 0) {
+        if (stream_wants_write(a->c) && stream_flush(a->c) < 0) {
             bool reused = a->c->reused && !a->answering;
             let_go(a, false);
             *step = query_broken(&a->query, reused, clock_now_ms());

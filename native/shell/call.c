@@ -10,7 +10,7 @@
 #include "shell/loop.h"
 #include "shell/shell.h"
 #include "shell/sockets.h"
-#include "shell/tcp.h"
+#include "shell/stream.h"
 #include "shell/turn.h"
 
 #define IDLE_MS_MAX 30000u
@@ -22,7 +22,7 @@ struct peer {
     struct loop *loop;
     struct addr addr;
     uint64_t node_id;
-    struct tcp *c;              /* NULL: being dialled */
+    struct stream *c;              /* NULL: being dialled */
     bool broken;                /* of no use: to be freed by who flushes it next */
     struct dial *dial;
     ev_io io;
@@ -85,7 +85,7 @@ static void free_peer(struct peer *peer)
     list_remove(&peer->of);
     list_remove(&peer->of_dirty);
     list_move_all(&s->failed, &peer->calls);
-    tcp_free(peer->c);
+    stream_free(peer->c);
     mem_free(peer);
 }
 
@@ -101,12 +101,12 @@ static bool send_call(struct peer *peer, struct call *call)
     call->request_id = peer->c->next_request_id++;
     call->message.request_id = call->request_id;
     count(&peer->loop->peerage->counters.frames_out);
-    return tcp_queue(peer->c, &call->message, call->value, clock_wall_ms()) == 0;
+    return stream_queue(peer->c, &call->message, call->value, clock_wall_ms()) == 0;
 }
 
 static bool flush(struct peer *peer)
 {
-    int written = peer->broken ? -1 : tcp_flush(peer->c);
+    int written = peer->broken ? -1 : stream_flush(peer->c);
     int events = written ? EV_READ : EV_READ | EV_WRITE;
 
     if (written < 0)
@@ -147,13 +147,13 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
     (void)ev;
     if (events & EV_READ) {
         for (int n = 0; open && n < FILLS_A_TURN; n++) {
-            open = tcp_fill(peer->c) >= 0;
-            enum tcp_next next;
-            while ((next = tcp_next(peer->c, clock_wall_ms(), &m, &value)) == TCP_FRAME) {
+            open = stream_fill(peer->c) >= 0;
+            enum stream_next next;
+            while ((next = stream_next(peer->c, clock_wall_ms(), &m, &value)) == STREAM_FRAME) {
                 take_frame(peer, &m, value);
                 blob_unref(value);
             }
-            if (next == TCP_BAD) {
+            if (next == STREAM_BAD) {
                 udp_refused(peer->loop, &peer->addr, peer->c->verdict, "an answer from");
                 open = false;
             }
@@ -166,7 +166,7 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
         free_peer(peer);
 }
 
-static void dialled(void *token, struct loop *loop, enum dial_result result, struct tcp *c,
+static void dialled(void *token, struct loop *loop, enum dial_result result, struct stream *c,
                     uint64_t other_id)
 {
     struct peer *peer = token;

@@ -17,7 +17,7 @@
 struct dial {
     struct list of;             /* loop.dials */
     struct loop *loop;
-    struct tcp *c;
+    struct stream *c;
     struct addr addr;
     uint64_t node_id, other_id;
     enum { CONNECTING, GREETING } state;
@@ -38,14 +38,14 @@ static void stop(struct dial *d)
 
 static void end(struct dial *d, enum dial_result result)
 {
-    struct tcp *c = d->c;
+    struct stream *c = d->c;
 
     stop(d);
     if (result != DIAL_PROVEN) {
         count(&d->loop->peerage->counters.dials_failed);
         if (c && c->verdict != VERDICT_OK)
             udp_refused(d->loop, &d->addr, c->verdict, "a connection to");
-        tcp_free(c);
+        stream_free(c);
         c = NULL;
     }
     d->done(d->token, d->loop, result, c, d->other_id);
@@ -79,7 +79,7 @@ static bool greet(struct dial *d)
         end(d, DIAL_STRANGER);
         return false;
     }
-    if (tcp_queue(d->c, &hello, NULL, clock_wall_ms()) < 0) {
+    if (stream_queue(d->c, &hello, NULL, clock_wall_ms()) < 0) {
         end(d, DIAL_FAILED);
         return false;
     }
@@ -90,27 +90,27 @@ static void read_greeting(struct dial *d)
 {
     struct message m;
     struct blob *value;
-    int filled = tcp_fill(d->c);
+    int filled = stream_fill(d->c);
 
     for (;;) {
-        switch (tcp_next(d->c, clock_wall_ms(), &m, &value)) {
-        case TCP_CHALLENGED:
+        switch (stream_next(d->c, clock_wall_ms(), &m, &value)) {
+        case STREAM_CHALLENGED:
             if (!greet(d))
                 return;
             continue;
-        case TCP_FRAME:
+        case STREAM_FRAME:
             blob_unref(value);
             end(d, m.kind == MESSAGE_WELCOME ? DIAL_PROVEN : DIAL_FAILED);
             return;
-        case TCP_BAD:
+        case STREAM_BAD:
             end(d, DIAL_FAILED);
             return;
-        case TCP_MORE:
+        case STREAM_MORE:
             break;
         }
         break;
     }
-    int written = tcp_flush(d->c);
+    int written = stream_flush(d->c);
     if (filled < 0 || written < 0 ||
         !watch(d, written ? POLLER_READ : POLLER_READ | POLLER_WRITE))
         end(d, DIAL_FAILED);
@@ -184,7 +184,7 @@ struct dial *dial_start(struct loop *loop, const struct addr *a, uint64_t node_i
     list_add_tail(&loop->dials, &d->of);
     int fd = sockets_connect(a);
     if (fd >= 0)
-        d->c = tcp_new(fd, a, &loop->peerage->settings.seal, loop->peerage->node_id, false);
+        d->c = stream_new(fd, a, &loop->peerage->settings.seal, loop->peerage->node_id, false);
     /* What can't even begin ends at once, but not before this returns. */
     bool begun = d->c && watch(d, POLLER_WRITE);
     ev_timer_init(&d->timer, expire, begun && due_ms > now ? (double)(due_ms - now) / 1000 : 0, 0);
@@ -197,7 +197,7 @@ struct dial *dial_start(struct loop *loop, const struct addr *a, uint64_t node_i
 void dial_cancel(struct dial *d)
 {
     stop(d);
-    tcp_free(d->c);
+    stream_free(d->c);
     mem_free(d);
 }
 
@@ -220,7 +220,7 @@ static void free_request(struct dial_request *r)
 }
 
 static void hand_over(struct dial_request *r, struct loop *loop, enum dial_result result,
-                      struct tcp *c, uint64_t other_id)
+                      struct stream *c, uint64_t other_id)
 {
     struct peerage *p = r->peerage;
     struct turn t;
@@ -243,7 +243,7 @@ static void hand_over(struct dial_request *r, struct loop *loop, enum dial_resul
         free_request(r);
 }
 
-static void dialled(void *token, struct loop *loop, enum dial_result result, struct tcp *c,
+static void dialled(void *token, struct loop *loop, enum dial_result result, struct stream *c,
                     uint64_t other_id)
 {
     hand_over(token, loop, result, c, other_id);

@@ -8,7 +8,7 @@
 
 #include "shell/mailbox.h"
 #include "shell/port.h"
-#include "shell/tcp.h"
+#include "shell/stream.h"
 
 enum dial_result {
     DIAL_PROVEN,
@@ -17,7 +17,7 @@ enum dial_result {
 };
 
 /* `c` is the callee's on DIAL_PROVEN, else NULL. other_id: who lives there, if known. */
-typedef void dial_done(void *token, struct loop *, enum dial_result, struct tcp *c,
+typedef void dial_done(void *token, struct loop *, enum dial_result, struct stream *c,
                        uint64_t other_id);
 
 struct dial;
@@ -47,7 +47,7 @@ struct dial_request {
     bool abandoned;             /* under the lock: nobody waits any more */
     bool done;                  /* under the lock */
     enum dial_result result;
-    struct tcp *connection;
+    struct stream *connection;
     uint64_t other_id;
 };
 

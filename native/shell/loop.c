@@ -105,7 +105,7 @@ struct prove {
     uint64_t node_id;
 };
 
-static void proven(void *token, struct loop *loop, enum dial_result result, struct tcp *c,
+static void proven(void *token, struct loop *loop, enum dial_result result, struct stream *c,
                    uint64_t other_id)
 {
     struct prove *prove = token;

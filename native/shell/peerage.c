@@ -255,7 +255,7 @@ static void free_permits(struct peerage *p)
         LIST_FOREACH_SAFE(&p->permits[b], l) {
             struct permit *m = CONTAINER_OF(l, struct permit, of);
             list_remove(l);
-            tcp_free(m->c);
+            stream_free(m->c);
             permit_free(m);
         }
     }

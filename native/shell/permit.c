@@ -79,12 +79,12 @@ void permit_drop_port(struct peerage *p, const struct port *port)
     }
 }
 
-static bool queue_one(struct tcp *c, struct message *m, struct blob *value)
+static bool queue_one(struct stream *c, struct message *m, struct blob *value)
 {
-    return tcp_queue(c, m, value, clock_wall_ms()) == 0;
+    return stream_queue(c, m, value, clock_wall_ms()) == 0;
 }
 
-bool permit_queue(const struct permit *permit, struct tcp *c, uint8_t kind,
+bool permit_queue(const struct permit *permit, struct stream *c, uint8_t kind,
                   const struct loaded *items, unsigned count, struct blob *error)
 {
     struct message base = {
@@ -116,12 +116,12 @@ bool permit_queue(const struct permit *permit, struct tcp *c, uint8_t kind,
 }
 
 /* The whole value has to leave this thread's hands: wait for room, but not for ever. */
-static bool flush_within(struct tcp *c, uint32_t timeout_ms)
+static bool flush_within(struct stream *c, uint32_t timeout_ms)
 {
     uint64_t until_ms = clock_now_ms() + timeout_ms, before = c->bytes_out;
     int rc;
 
-    while ((rc = tcp_flush(c)) == 0) {
+    while ((rc = stream_flush(c)) == 0) {
         uint64_t now_ms = clock_now_ms();
         if (c->bytes_out != before) {
             before = c->bytes_out;
@@ -163,14 +163,14 @@ void permit_say(struct peerage *p, struct permit *m, uint8_t kind, const struct 
         tell_port(p, m, kind, items, count, error);
         return;
     }
-    struct tcp *c = m->c;
+    struct stream *c = m->c;
     bool good = permit_queue(m, c, kind, items, count, error) &&
                 flush_within(c, p->settings.timeout_ms);
     permit_free(m);
     if (good)
         pool_give(&p->pool, c, clock_now_ms());
     else
-        tcp_free(c);        /* which the owner takes as the loss of the permit */
+        stream_free(c);        /* which the owner takes as the loss of the permit */
 }
 
 void word_free(struct word *w)

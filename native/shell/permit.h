@@ -8,12 +8,12 @@
 
 #include "core/flight.h"
 #include "shell/port.h"
-#include "shell/tcp.h"
+#include "shell/stream.h"
 
 struct permit {
     struct list of;             /* peerage.permits */
     uint64_t load_id, request_id, delete_id;
-    struct tcp *c;              /* a thread's */
+    struct stream *c;              /* a thread's */
     struct port *port;          /* an event loop's: borrowed, it outlives its permits */
     uint64_t conn_id;           /* which of the port's connections */
     struct span key, channel;   /* into text */
@@ -45,7 +45,7 @@ void permit_drop_port(struct peerage *, const struct port *);
 void permit_say(struct peerage *, struct permit *, uint8_t kind, const struct loaded *items,
                 unsigned count, struct blob *error);
 /* Queue the frames. False: the connection is of no use. */
-bool permit_queue(const struct permit *, struct tcp *, uint8_t kind, const struct loaded *items,
+bool permit_queue(const struct permit *, struct stream *, uint8_t kind, const struct loaded *items,
                   unsigned count, struct blob *error);
 void word_free(struct word *);
 

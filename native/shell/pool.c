@@ -28,13 +28,13 @@ void pool_deinit(struct pool *p)
     pthread_mutex_destroy(&p->lock);
 }
 
-struct tcp *pool_take(struct pool *p, const struct addr *a, uint64_t node_id)
+struct stream *pool_take(struct pool *p, const struct addr *a, uint64_t node_id)
 {
-    struct tcp *found = NULL;
+    struct stream *found = NULL;
 
     pthread_mutex_lock(&p->lock);
     LIST_FOREACH(bucket(p, a), l) {
-        struct tcp *c = CONTAINER_OF(l, struct tcp, of);
+        struct stream *c = CONTAINER_OF(l, struct stream, of);
         if (c->link.peer_id == node_id && addr_equal(&c->peer, a)) {
             list_remove(&c->of);
             p->count--;
@@ -46,16 +46,16 @@ struct tcp *pool_take(struct pool *p, const struct addr *a, uint64_t node_id)
     return found;
 }
 
-void pool_give(struct pool *p, struct tcp *c, uint64_t now_ms)
+void pool_give(struct pool *p, struct stream *c, uint64_t now_ms)
 {
     unsigned same = 0;
     bool kept = false;
 
-    if (!c->ended && !tcp_is_within(c) && !tcp_wants_write(c)) {
+    if (!c->ended && !stream_is_within(c) && !stream_wants_write(c)) {
         struct list *b = bucket(p, &c->peer);
         pthread_mutex_lock(&p->lock);
         LIST_FOREACH(b, l)
-            same += addr_equal(&CONTAINER_OF(l, struct tcp, of)->peer, &c->peer);
+            same += addr_equal(&CONTAINER_OF(l, struct stream, of)->peer, &c->peer);
         kept = p->open && same < PER_PEER_MAX;
         if (kept) {
             c->used_ms = now_ms;
@@ -66,13 +66,13 @@ void pool_give(struct pool *p, struct tcp *c, uint64_t now_ms)
         pthread_mutex_unlock(&p->lock);
     }
     if (!kept)
-        tcp_free(c);
+        stream_free(c);
 }
 
 static void free_all(struct list *gone)
 {
     LIST_FOREACH_SAFE(gone, l)
-        tcp_free(CONTAINER_OF(l, struct tcp, of));
+        stream_free(CONTAINER_OF(l, struct stream, of));
 }
 
 void pool_sweep(struct pool *p, uint64_t now_ms)
@@ -83,7 +83,7 @@ void pool_sweep(struct pool *p, uint64_t now_ms)
     pthread_mutex_lock(&p->lock);
     for (unsigned i = 0; p->count && i < POOL_BUCKETS; i++) {
         LIST_FOREACH_SAFE(&p->buckets[i], l) {
-            struct tcp *c = CONTAINER_OF(l, struct tcp, of);
+            struct stream *c = CONTAINER_OF(l, struct stream, of);
             if (c->used_ms + IDLE_MS_MAX < now_ms) {
                 list_remove(l);
                 list_add_tail(&gone, l);

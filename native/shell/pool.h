@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "shell/tcp.h"
+#include "shell/stream.h"
 
 #define POOL_BUCKETS 64u
 
@@ -16,16 +16,16 @@ struct pool {
     pthread_mutex_t lock;
     bool open;
     atomic_size_t count;
-    struct list buckets[POOL_BUCKETS];      /* struct tcp by `of`, most recently used first */
+    struct list buckets[POOL_BUCKETS];      /* struct stream by `of`, most recently used first */
 };
 
 void pool_init(struct pool *);
 void pool_deinit(struct pool *);
 
 /* An idle connection to this very node, or NULL. */
-struct tcp *pool_take(struct pool *, const struct addr *, uint64_t node_id);
+struct stream *pool_take(struct pool *, const struct addr *, uint64_t node_id);
 /* Takes it; closes it if it is not clean, or there are enough. */
-void pool_give(struct pool *, struct tcp *, uint64_t now_ms);
+void pool_give(struct pool *, struct stream *, uint64_t now_ms);
 /* Close what has been idle for long. */
 void pool_sweep(struct pool *, uint64_t now_ms);
 static inline size_t pool_count(struct pool *p) { return atomic_load(&p->count); }

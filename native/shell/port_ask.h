@@ -12,7 +12,7 @@
 #include "shell/exchange.h"
 #include "shell/poller.h"
 #include "shell/port.h"
-#include "shell/tcp.h"
+#include "shell/stream.h"
 #include "shell/verify.h"
 
 #define TOKEN_BUCKETS 256u
@@ -69,7 +69,7 @@ struct port_conn {
     struct peerage_port *at;
     struct addr addr;
     uint64_t node_id, id;
-    struct tcp *c;              /* NULL: being dialled */
+    struct stream *c;              /* NULL: being dialled */
     struct dial_request *dial;
     struct verify_job *verifying;   /* the loop thread has it: not watched, not read */
     struct list waiting;        /* struct port_question by of_conn */

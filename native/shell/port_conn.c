@@ -24,7 +24,7 @@ void port_conn_free(struct port_conn *k)
     if (k->dial)
         dial_forget(k->dial);
     if (!k->verifying || verify_forget(k->verifying))
-        tcp_free(k->c);         /* closing takes it out of the poller */
+        stream_free(k->c);         /* closing takes it out of the poller */
     mem_free(k);
 }
 
@@ -76,7 +76,7 @@ struct port_conn *port_conn_find(struct peerage_port *at, uint64_t id)
 
 static void watch(struct port_conn *k)
 {
-    int events = POLLER_READ | (tcp_wants_write(k->c) ? POLLER_WRITE : 0);
+    int events = POLLER_READ | (stream_wants_write(k->c) ? POLLER_WRITE : 0);
 
     if (k->verifying)
         return;
@@ -89,7 +89,7 @@ static void watch(struct port_conn *k)
 void port_conn_flush(struct port_conn *k)
 {
     list_remove(&k->of_dirty);
-    if (tcp_flush(k->c) < 0)
+    if (stream_flush(k->c) < 0)
         break_off(k, broken);
     else
         watch(k);
@@ -130,7 +130,7 @@ static bool queue(struct port_conn *k, struct port_question *q)
     query_fill(&q->query, q->asked_ms, &m);
     count(&node_of(k)->counters.requests);
     count(&node_of(k)->counters.frames_out);
-    return tcp_queue(k->c, &m, NULL, clock_wall_ms()) == 0;
+    return stream_queue(k->c, &m, NULL, clock_wall_ms()) == 0;
 }
 
 static struct port_conn *find_or_dial(struct peerage_port *at, const struct query *query)
@@ -191,7 +191,7 @@ void port_conn_leave(struct port_question *q, bool cancel)
         return;
     list_remove(&q->of_conn);
     q->conn = NULL;
-    if (cancel && k->c && q->request_id && tcp_queue(k->c, &m, NULL, clock_wall_ms()) == 0)
+    if (cancel && k->c && q->request_id && stream_queue(k->c, &m, NULL, clock_wall_ms()) == 0)
         flush_soon(k);
 }
 
@@ -213,7 +213,7 @@ static bool verify_elsewhere(struct port_conn *k)
 {
     k->verifying = verify_ask(&k->at->port, k->c, k);
     if (!k->verifying) {
-        tcp_verify(k->c);
+        stream_verify(k->c);
         return false;
     }
     if (k->events)
@@ -231,13 +231,13 @@ static bool take_frames(struct port_conn *k, struct list *ended)
     struct blob *value;
 
     for (;;) {
-        enum tcp_next next = tcp_next(k->c, clock_wall_ms(), &m, &value);
-        if (next == TCP_MORE && tcp_is_unverified(k->c) && !verify_elsewhere(k))
+        enum stream_next next = stream_next(k->c, clock_wall_ms(), &m, &value);
+        if (next == STREAM_MORE && stream_is_unverified(k->c) && !verify_elsewhere(k))
             continue;
-        if (next == TCP_BAD)
+        if (next == STREAM_BAD)
             count(&node_of(k)->counters.verdicts[k->c->verdict]);
-        if (next != TCP_FRAME)
-            return next != TCP_BAD;
+        if (next != STREAM_FRAME)
+            return next != STREAM_BAD;
         struct port_question *q = asker_of(k, m.request_id);
         count(&node_of(k)->counters.frames_in);
         if (!q) {
@@ -276,10 +276,10 @@ void port_conn_ready(struct port_conn *k, int events)
     if (events & POLLER_READ) {
         for (int n = 0; open && n < FILLS_A_TURN; n++) {
             uint64_t before = k->c->bytes_in;
-            int filled = tcp_fill(k->c);
+            int filled = stream_fill(k->c);
             /* A peer that has closed may have sent all of its answer first. */
             open = take_frames(k, &ended) && (filled >= 0 || k->verifying);
-            uint64_t arriving = tcp_arriving(k->c);
+            uint64_t arriving = stream_arriving(k->c);
             struct port_question *q = arriving ? asker_of(k, arriving) : NULL;
             if (q && k->c->bytes_in != before) {
                 q->answering = true;
@@ -400,7 +400,7 @@ void port_conn_sweep(struct peerage_port *at, uint64_t now_ms)
     LIST_FOREACH_SAFE(&at->conns, l) {
         struct port_conn *k = CONTAINER_OF(l, struct port_conn, of);
         if (k->c && list_empty(&k->waiting) && now_ms - k->c->used_ms > IDLE_MS_MAX &&
-            !tcp_wants_write(k->c) && !holds_permits(k))
+            !stream_wants_write(k->c) && !holds_permits(k))
             port_conn_free(k);
     }
 }

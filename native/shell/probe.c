@@ -17,12 +17,12 @@
 #include "shell/probe_page.h"
 #include "shell/shell.h"
 #include "shell/sockets.h"
-#include "shell/tcp.h"
+#include "shell/stream.h"
 
 #define TIME_AT 64      /* the sender's wall time in a head (docs/PROTOCOL.md) */
 
 struct probe {
-    struct tcp *c;
+    struct stream *c;
     struct peerage_probe *out;
     struct peerage_seen *seen;
     int room, count;
@@ -55,7 +55,7 @@ static bool wait_for(struct probe *p, short events)
 static bool send_message(struct probe *p, struct message *m, struct blob *value)
 {
     m->request_id = p->c->next_request_id++;
-    return tcp_queue(p->c, m, value, wall_ms(p)) == 0;
+    return stream_queue(p->c, m, value, wall_ms(p)) == 0;
 }
 
 static bool ask_table(struct probe *p)
@@ -109,20 +109,20 @@ static bool take_all(struct probe *p)
     while (!p->done) {
         const uint8_t *head = p->c->in + p->c->in_at;
         bool more;
-        switch (tcp_next(p->c, wall_ms(p), &m, &value)) {
-        case TCP_CHALLENGED:
+        switch (stream_next(p->c, wall_ms(p), &m, &value)) {
+        case STREAM_CHALLENGED:
             /* Until it answers, what it thinks of us is not known. */
             p->out->node_id = p->c->link.peer_id;
             p->out->stage = PEERAGE_PROBE_REFUSED;
             more = send_message(p, &hello, NULL);
             break;
-        case TCP_FRAME: {
+        case STREAM_FRAME: {
             struct reader r = reader_of(span_of(head + TIME_AT, 8));
             more = take(p, &m, value, m.kind == MESSAGE_WELCOME ? take_u64(&r) : 0);
             blob_unref(value);
             break;
         }
-        case TCP_BAD:
+        case STREAM_BAD:
             refuse(p->out, p->c->verdict);
             return false;
         default:
@@ -137,7 +137,7 @@ static bool take_all(struct probe *p)
 static void converse(struct probe *p)
 {
     while (!p->done) {
-        int written = tcp_flush(p->c);
+        int written = stream_flush(p->c);
         if (written < 0)
             return;
         if (!wait_for(p, (short)(written ? POLLIN : POLLIN | POLLOUT))) {
@@ -145,7 +145,7 @@ static void converse(struct probe *p)
                 p->out->stage = PEERAGE_PROBE_MUTE;
             return;
         }
-        int filled = tcp_fill(p->c);
+        int filled = stream_fill(p->c);
         if (!take_all(p) || filled < 0)
             return;
     }
@@ -160,7 +160,7 @@ static bool connected(struct probe *p, const struct addr *to, const struct seal 
         p->out->error = errno;
         return false;
     }
-    p->c = tcp_new(fd, to, seal, self_id, false);
+    p->c = stream_new(fd, to, seal, self_id, false);
     if (!p->c) {
         p->out->error = ENOMEM;
         return false;
@@ -186,7 +186,7 @@ static int run(struct probe *p, const struct peerage *own, const char *address,
         p->out->stage = PEERAGE_PROBE_SHUT;
         converse(p);
     }
-    tcp_free(p->c);
+    stream_free(p->c);
     return 0;
 }
 

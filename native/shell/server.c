@@ -29,7 +29,7 @@ struct pace {
 struct inbound {
     struct list of_id, of_all, of_unproven, of_dirty;
     struct loop *loop;
-    struct tcp *c;
+    struct stream *c;
     ev_io io;
     uint64_t id;
     uint64_t since_ms;              /* accepted */
@@ -67,7 +67,7 @@ static void close_one(struct inbound *i)
         node_closed(p->node, i->id, t.now_ms, &t.effects);
         turn_end(p, &t);
     }
-    tcp_free(i->c);
+    stream_free(i->c);
     mem_free(i);
 }
 
@@ -95,7 +95,7 @@ static void watch(struct inbound *i)
 
     if (!is_paused(i))
         events |= EV_READ;
-    if (tcp_wants_write(i->c))
+    if (stream_wants_write(i->c))
         events |= EV_WRITE;
     if (ev_is_active(&i->io) && (i->io.events & (EV_READ | EV_WRITE)) == events)
         return;
@@ -107,9 +107,9 @@ static void watch(struct inbound *i)
 /* Write what is queued; false: broken. */
 static bool flush(struct inbound *i)
 {
-    if (tcp_flush(i->c) < 0)
+    if (stream_flush(i->c) < 0)
         return false;
-    i->emptied |= !tcp_wants_write(i->c);
+    i->emptied |= !stream_wants_write(i->c);
     watch(i);
     return true;
 }
@@ -131,7 +131,7 @@ void server_answer(struct loop *loop, uint64_t conn_id, struct message *m, struc
     if (!i || i->dead)
         return;
     uint64_t wall_ms = loop->server.wall_ms;
-    int rc = tcp_queue(i->c, m, value, wall_ms ? wall_ms : clock_wall_ms());
+    int rc = stream_queue(i->c, m, value, wall_ms ? wall_ms : clock_wall_ms());
     if (rc == ERR_FULL) {
         cut(i);
         i->dead = true;
@@ -150,7 +150,7 @@ static void welcome(struct inbound *i, uint64_t request_id)
 
     i->proven = true;
     unlink_unproven(&i->loop->server, i);
-    if (tcp_queue(i->c, &m, NULL, clock_wall_ms()) < 0)
+    if (stream_queue(i->c, &m, NULL, clock_wall_ms()) < 0)
         i->dead = true;
 }
 
@@ -177,7 +177,7 @@ static void take_frame(struct inbound *i, const struct message *m, struct blob *
         welcome(i, m->request_id);
     } else if (!i->proven) {
         i->dead = true;
-    } else if (message_is_change(m) && tcp_is_forsaken(i->c)) {
+    } else if (message_is_change(m) && stream_is_forsaken(i->c)) {
         take_late_change(i, m);
     } else if (m->kind == MESSAGE_TABLE) {
         struct effects effects;
@@ -207,16 +207,16 @@ static bool take_complete(struct inbound *i, uint64_t wall_ms)
         i->held = is_paused(i);
         if (i->held)
             return true;
-        switch (tcp_next(i->c, wall_ms, &m, &value)) {
-        case TCP_FRAME:
+        switch (stream_next(i->c, wall_ms, &m, &value)) {
+        case STREAM_FRAME:
             take_frame(i, &m, value);
             blob_unref(value);
             break;
-        case TCP_BAD:
+        case STREAM_BAD:
             udp_refused(i->loop, &i->c->peer, i->c->verdict, "a frame from");
             return false;
-        case TCP_CHALLENGED:    /* a client's state */
-        case TCP_MORE:
+        case STREAM_CHALLENGED:    /* a client's state */
+        case STREAM_MORE:
             return true;
         }
     }
@@ -262,7 +262,7 @@ bool server_is_writing(const struct loop *loop)
 {
     for (unsigned b = 0; b < SERVER_BUCKETS; b++) {
         LIST_FOREACH((struct list *)&loop->server.by_id[b], l) {
-            if (tcp_wants_write(CONTAINER_OF(l, struct inbound, of_id)->c))
+            if (stream_wants_write(CONTAINER_OF(l, struct inbound, of_id)->c))
                 return true;
         }
     }
@@ -277,9 +277,9 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
     (void)ev;
     if (events & EV_READ) {
         for (int n = 0; open && !is_paused(i) && n < FILLS_A_TURN; n++) {
-            int filled = tcp_fill(i->c);
+            int filled = stream_fill(i->c);
             open = take_frames(i);
-            if (open && filled < 0 && tcp_is_within(i->c))
+            if (open && filled < 0 && stream_is_within(i->c))
                 count(&i->loop->peerage->counters.broken);
             open = open && filled >= 0;
             if (i->c->drained)
@@ -336,7 +336,7 @@ static void admit(struct loop *loop, int fd, const struct addr *peer)
         fork_close(fd);
         return;
     }
-    i->c = tcp_new(fd, peer, &p->settings.seal, p->node_id, true);
+    i->c = stream_new(fd, peer, &p->settings.seal, p->node_id, true);
     if (!i->c) {
         mem_free(i);
         return;
@@ -443,11 +443,11 @@ static bool stalls(struct pace *p, bool waits, uint64_t bytes, uint64_t frames, 
 
 static bool is_too_slow(struct inbound *i, uint64_t now_ms)
 {
-    const struct tcp *c = i->c;
-    bool waits = tcp_is_within(c) && !is_paused(i);     /* else it is we who do not read */
+    const struct stream *c = i->c;
+    bool waits = stream_is_within(c) && !is_paused(i);     /* else it is we who do not read */
     bool slow = stalls(&i->reading, waits, c->bytes_in, c->frames_in, now_ms);
 
-    slow |= stalls(&i->writing, tcp_wants_write(c) && !i->emptied, c->bytes_out, 0, now_ms);
+    slow |= stalls(&i->writing, stream_wants_write(c) && !i->emptied, c->bytes_out, 0, now_ms);
     i->emptied = false;
     return slow;
 }

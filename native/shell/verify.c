@@ -18,7 +18,7 @@ static void verify(struct mail *mail, struct loop *loop)
     struct peerage *p = j->port->peerage;
     struct turn t;
 
-    tcp_verify(j->c);
+    stream_verify(j->c);
     count(&p->counters.verified);
     if (loop)
         turn_begin_loop(p, loop, &t);
@@ -32,12 +32,12 @@ static void verify(struct mail *mail, struct loop *loop)
     }
     turn_end(p, &t);
     if (abandoned) {
-        tcp_free(j->c);
+        stream_free(j->c);
         free_job(j);
     }
 }
 
-struct verify_job *verify_ask(struct port *port, struct tcp *c, void *token)
+struct verify_job *verify_ask(struct port *port, struct stream *c, void *token)
 {
     struct verify_job *j = mem_zalloc(sizeof *j);
 

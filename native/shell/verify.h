@@ -7,7 +7,7 @@
 
 #include "shell/mailbox.h"
 #include "shell/port.h"
-#include "shell/tcp.h"
+#include "shell/stream.h"
 
 /* From here up an event loop lets the loop thread verify. */
 #define VERIFY_ELSEWHERE_BYTES (256u << 10)
@@ -17,14 +17,14 @@ struct verify_job {
     struct mail mail;
     struct list of;             /* port->verified when it is done; else in none */
     struct port *port;          /* a reference */
-    struct tcp *c;
+    struct stream *c;
     void *token;                /* the port driver's */
     bool done, abandoned;       /* under the lock */
 };
 
-/* tcp_is_unverified: the job appears in port->verified. NULL: out of memory, or
- * closed; then call tcp_verify right here. */
-struct verify_job *verify_ask(struct port *, struct tcp *, void *token);
+/* stream_is_unverified: the job appears in port->verified. NULL: out of memory, or
+ * closed; then call stream_verify right here. */
+struct verify_job *verify_ask(struct port *, struct stream *, void *token);
 /* Read, or not wanted any more: frees the job. While the loop thread still works at it, the
  * connection goes with it: false, it is not the caller's any more. */
 bool verify_forget(struct verify_job *);

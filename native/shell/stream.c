@@ -1,5 +1,5 @@
-/* Framing over a socket (see tcp.h). */
-#include "shell/tcp.h"
+/* Framing over a socket (see stream.h). */
+#include "shell/stream.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,7 +35,7 @@ struct chunk {
 
 /* The last chunk if so much can be added to it, else a new one; NULL: out of memory. The
  * first has no more room than it needs: most answers leave before the next is there. */
-static struct chunk *chunk_with_room(struct tcp *c, size_t bytes)
+static struct chunk *chunk_with_room(struct stream *c, size_t bytes)
 {
     bool first = list_empty(&c->chunks);
     struct chunk *last = first ? NULL : CONTAINER_OF(c->chunks.prev, struct chunk, of);
@@ -54,7 +54,7 @@ static struct chunk *chunk_with_room(struct tcp *c, size_t bytes)
 }
 
 /* Takes the reference to value when it returns true. */
-static bool queue_chunk(struct tcp *c, struct span own, struct blob *value)
+static bool queue_chunk(struct stream *c, struct span own, struct blob *value)
 {
     size_t value_bytes = value ? value->bytes : 0;
     bool copy = value_bytes && value_bytes <= COPIED_BYTES_MAX;
@@ -76,7 +76,7 @@ static bool queue_chunk(struct tcp *c, struct span own, struct blob *value)
     return true;
 }
 
-static void free_chunk(struct tcp *c, struct chunk *k)
+static void free_chunk(struct stream *c, struct chunk *k)
 {
     c->queued_bytes -= k->bytes;
     list_remove(&k->of);
@@ -84,10 +84,10 @@ static void free_chunk(struct tcp *c, struct chunk *k)
     mem_free(k);
 }
 
-struct tcp *tcp_new(int fd, const struct addr *peer, const struct seal *seal, uint64_t self_id,
-                    bool server)
+struct stream *stream_new(int fd, const struct addr *peer, const struct seal *seal,
+                          uint64_t self_id, bool server)
 {
-    struct tcp *c = mem_zalloc(sizeof *c);
+    struct stream *c = mem_zalloc(sizeof *c);
     uint8_t *in = mem_alloc(IN_BYTES);
     uint8_t random[FRAME_RANDOM_BYTES], challenge[LINK_CHALLENGE_BYTES];
 
@@ -101,7 +101,7 @@ struct tcp *tcp_new(int fd, const struct addr *peer, const struct seal *seal, ui
     c->fd = fd;
     c->in = in;
     c->peer = *peer;
-    c->reading = server ? TCP_HEAD : TCP_CHALLENGE;
+    c->reading = server ? STREAM_HEAD : STREAM_CHALLENGE;
     c->next_request_id = 1;
     c->verify_above = SIZE_MAX;
     list_init(&c->of);
@@ -109,14 +109,14 @@ struct tcp *tcp_new(int fd, const struct addr *peer, const struct seal *seal, ui
     if (server) {
         link_challenge(&c->link, challenge);
         if (!queue_chunk(c, span_of(challenge, sizeof challenge), NULL)) {
-            tcp_free(c);
+            stream_free(c);
             return NULL;
         }
     }
     return c;
 }
 
-void tcp_free(struct tcp *c)
+void stream_free(struct stream *c)
 {
     if (!c)
         return;
@@ -132,7 +132,7 @@ void tcp_free(struct tcp *c)
 
 /* Reading. */
 
-bool tcp_is_forsaken(const struct tcp *c)
+bool stream_is_forsaken(const struct stream *c)
 {
 #ifdef POLLRDHUP
     struct pollfd fd = {.fd = c->fd, .events = POLLRDHUP};
@@ -142,13 +142,13 @@ bool tcp_is_forsaken(const struct tcp *c)
     return poll(&fd, 1, 0) > 0;
 }
 
-int tcp_fill(struct tcp *c)
+int stream_fill(struct stream *c)
 {
     struct iovec to[2];
     int count = 0;
     size_t value_left = 0, room;
 
-    if (c->reading == TCP_VALUE) {
+    if (c->reading == STREAM_VALUE) {
         /* The head must stay where it is, in front of in_at. */
         value_left = c->value_wire_bytes - c->value_at;
         if (value_left)
@@ -190,38 +190,38 @@ int tcp_fill(struct tcp *c)
     return 1;
 }
 
-static enum tcp_next bad(struct tcp *c, enum verdict v)
+static enum stream_next bad(struct stream *c, enum verdict v)
 {
     c->verdict = v;
-    return TCP_BAD;
+    return STREAM_BAD;
 }
 
-static enum tcp_next take_challenge(struct tcp *c)
+static enum stream_next take_challenge(struct stream *c)
 {
     if (c->in_end - c->in_at < LINK_CHALLENGE_BYTES)
-        return TCP_MORE;
+        return STREAM_MORE;
     enum verdict v = link_challenged(&c->link, c->in + c->in_at);
     if (v != VERDICT_OK)
         return bad(c, v);
     c->in_at += LINK_CHALLENGE_BYTES;
-    c->reading = TCP_HEAD;
-    return TCP_CHALLENGED;
+    c->reading = STREAM_HEAD;
+    return STREAM_CHALLENGED;
 }
 
-/* TCP_FRAME when the frame carries no value and is complete by that. */
-static enum tcp_next take_head(struct tcp *c, uint64_t wall_ms)
+/* STREAM_FRAME when the frame carries no value and is complete by that. */
+static enum stream_next take_head(struct stream *c, uint64_t wall_ms)
 {
     size_t head_bytes, wire_bytes, have = c->in_end - c->in_at;
     enum verdict v = link_open(&c->link, c->in + c->in_at, have, wall_ms, &c->message, &head_bytes,
                                &wire_bytes);
 
     if (v == VERDICT_MORE)
-        return TCP_MORE;
+        return STREAM_MORE;
     if (v != VERDICT_OK)
         return bad(c, v);
     c->in_at += head_bytes;
     if (!wire_bytes)
-        return TCP_FRAME;
+        return STREAM_FRAME;
     c->value = blob_new(wire_bytes);
     if (!c->value)
         return bad(c, VERDICT_OK);
@@ -229,27 +229,27 @@ static enum tcp_next take_head(struct tcp *c, uint64_t wall_ms)
     c->value_at = min_size(have - head_bytes, wire_bytes);
     memcpy(blob_fill(c->value), c->in + c->in_at, c->value_at);
     c->in_at += c->value_at;
-    c->reading = TCP_VALUE;
-    return TCP_MORE;
+    c->reading = STREAM_VALUE;
+    return STREAM_MORE;
 }
 
-void tcp_verify(struct tcp *c)
+void stream_verify(struct stream *c)
 {
     c->value_verdict = link_open_value(&c->link, &c->message, blob_fill(c->value),
                                        c->value_wire_bytes);
     c->verified = true;
 }
 
-static enum tcp_next take_value(struct tcp *c)
+static enum stream_next take_value(struct stream *c)
 {
     if (c->value_at < c->value_wire_bytes)
-        return TCP_MORE;
+        return STREAM_MORE;
     if (!c->verified && c->value_wire_bytes > c->verify_above)
-        return TCP_MORE;
+        return STREAM_MORE;
     if (!c->verified)
-        tcp_verify(c);
+        stream_verify(c);
     c->verified = false;
-    c->reading = TCP_HEAD;
+    c->reading = STREAM_HEAD;
     enum verdict v = c->value_verdict;
     if (v != VERDICT_OK) {
         blob_unref(c->value);
@@ -259,7 +259,7 @@ static enum tcp_next take_value(struct tcp *c)
     c->value->bytes = c->message.value_bytes;
     if (c->link.seal->mode == FRAME_HMAC)
         blob_remember(c->value, c->message.digest);
-    return TCP_FRAME;
+    return STREAM_FRAME;
 }
 
 /* These carry a value, and one of no bytes leaves no trace on the wire. */
@@ -277,18 +277,19 @@ static bool carries_value(const struct message *m)
     }
 }
 
-enum tcp_next tcp_next(struct tcp *c, uint64_t wall_ms, struct message *m, struct blob **value)
+enum stream_next stream_next(struct stream *c, uint64_t wall_ms, struct message *m,
+                             struct blob **value)
 {
-    enum tcp_next next = TCP_MORE;
+    enum stream_next next = STREAM_MORE;
 
     *value = NULL;
-    if (c->reading == TCP_CHALLENGE)
+    if (c->reading == STREAM_CHALLENGE)
         return take_challenge(c);
-    if (c->reading == TCP_HEAD)
+    if (c->reading == STREAM_HEAD)
         next = take_head(c, wall_ms);
-    if (c->reading == TCP_VALUE)
+    if (c->reading == STREAM_VALUE)
         next = take_value(c);
-    if (next != TCP_FRAME)
+    if (next != STREAM_FRAME)
         return next;
     if (!c->value && carries_value(&c->message) && !(c->value = blob_new(0)))
         return bad(c, VERDICT_OK);
@@ -296,12 +297,12 @@ enum tcp_next tcp_next(struct tcp *c, uint64_t wall_ms, struct message *m, struc
     *m = c->message;
     *value = c->value;
     c->value = NULL;
-    return TCP_FRAME;
+    return STREAM_FRAME;
 }
 
 /* Writing. */
 
-int tcp_queue(struct tcp *c, struct message *m, struct blob *value, uint64_t wall_ms)
+int stream_queue(struct stream *c, struct message *m, struct blob *value, uint64_t wall_ms)
 {
     uint8_t head[HEAD_BYTES_MAX];
     struct blob *wire_value;
@@ -320,7 +321,7 @@ int tcp_queue(struct tcp *c, struct message *m, struct blob *value, uint64_t wal
     return 0;
 }
 
-static int gather(struct tcp *c, struct iovec *out)
+static int gather(struct stream *c, struct iovec *out)
 {
     int count = 0;
 
@@ -341,9 +342,9 @@ static int gather(struct tcp *c, struct iovec *out)
     return count;
 }
 
-int tcp_flush(struct tcp *c)
+int stream_flush(struct stream *c)
 {
-    while (tcp_wants_write(c)) {
+    while (stream_wants_write(c)) {
         struct iovec from[IOVS_MAX];
         struct msghdr h = {.msg_iov = from};
         h.msg_iovlen = (size_t)gather(c, from);
