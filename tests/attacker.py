@@ -214,10 +214,16 @@ class Client(Link):
 
     client = True
 
-    def __init__(self, identity, port, source=None, timeout=5.0, challenge=True):
-        sock = socket.create_connection(
-            ("127.0.0.1", port), timeout, source_address=(source, 0) if source else None
-        )
+    def __init__(self, identity, port, source=None, timeout=5.0, challenge=True, near=False):
+        """`near`: by the node's Unix socket."""
+        if near:
+            sock = socket.socket(socket.AF_UNIX)
+            sock.settimeout(timeout)
+            sock.connect(f"\0peerage 127.0.0.1:{port}")
+        else:
+            sock = socket.create_connection(
+                ("127.0.0.1", port), timeout, source_address=(source, 0) if source else None
+            )
         super().__init__(identity, sock)
         if challenge:
             self.challenge = self.exactly(40)

@@ -80,8 +80,20 @@ def clean_environment():
     }
 
 
+def pytest_generate_tests(metafunc):
+    """Marked `both_ways`: once over Unix sockets, which all here is one host's, and once as
+    between hosts."""
+    if metafunc.definition.get_closest_marker("both_ways") and "unix_sockets" in metafunc.fixturenames:
+        metafunc.parametrize("unix_sockets", ["true", "false"], ids=["unix", "tcp"], indirect=True)
+
+
 @pytest.fixture
-def peer_env(secret, label, base_port):
+def unix_sockets(request):
+    return getattr(request, "param", "true")
+
+
+@pytest.fixture
+def peer_env(secret, label, base_port, unix_sockets):
     """make(**changes) -> the environment of one node of this test's cluster.
     Names as in the settings; a value of None takes the variable away."""
 
@@ -94,6 +106,7 @@ def peer_env(secret, label, base_port):
             "PEER_PORT_RANGE": "16",
             "PEER_LISTEN": "127.0.0.1",
             "PEER_ADVERTISE_ADDR": "127.0.0.1",
+            "PEER_UNIX_SOCKETS": unix_sockets,
         }
         for name, value in changes.items():
             if value is None:

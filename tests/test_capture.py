@@ -52,7 +52,7 @@ def test_a_capture_shows_pages_and_keys_only_without_encryption(fleet, base_port
     except PermissionError:
         pytest.skip("capturing loopback needs CAP_NET_RAW")
     with capture:
-        workers = fleet(2, PEER_ENCRYPTION=encryption)
+        workers = fleet(2, PEER_ENCRYPTION=encryption, PEER_UNIX_SOCKETS="false")
         for i in range(8):      # some are the one's, some the other's, all cross the wire
             for one in workers:
                 assert MARKER in one("lookup", "value", f"{MARKER}-{i}", 2000)["value"]

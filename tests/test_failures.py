@@ -15,6 +15,7 @@ import pytest
 from hosts import Hosts, why_not
 from workers import COMMAND, Failed, Worker, a_key_of, joined, until
 
+pytestmark = pytest.mark.both_ways
 TIMEOUT = 0.25
 SLACK = 1.0         # a machine with other things to do
 LOAD = 0.2

@@ -5,17 +5,22 @@
  *     bench_flood HITS CONNECTIONS DEEP VALUE_BYTES peerage ADDRESS SECRET LABEL <keys
  *     bench_flood HITS CONNECTIONS DEEP VALUE_BYTES redis|memcached ADDRESS <keys
  *
+ * ADDRESS is a TCP one, or a Unix socket's: /its/path or @its abstract name.
  * DEEP requests leave in one write, and the next ones when all are answered. The client
  * checks the tag of every head, and one value in SAMPLE against its digest: its own hashing
  * of all of them would only make the server wait. Without arguments it does nothing.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <sodium.h>
@@ -59,11 +64,32 @@ static const char *next_key(void)
     return keys[asked++ % key_count];
 }
 
+static int connect_to(const char *address)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct addr tcp;
+
+    if (addr_parse(address, &tcp))
+        return sockets_connect(&tcp);
+    size_t bytes = strlen(address);
+    if (bytes >= sizeof at.sun_path || !strchr("@/", address[0]))
+        fail("not an address");
+    memcpy(at.sun_path, address, bytes);
+    if (address[0] == '@')
+        at.sun_path[0] = 0;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bytes += offsetof(struct sockaddr_un, sun_path);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&at, (socklen_t)bytes) < 0)
+        fail("nobody listens there");
+    return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -1 : fd;
+}
+
 /* A node. */
 
-static struct stream *prove(int fd, const struct addr *to, const struct seal *seal, uint64_t self_id)
+static struct stream *prove(int fd, const struct seal *seal, uint64_t self_id)
 {
-    struct stream *c = stream_new(fd, to, seal, self_id, false);
+    static const struct addr whoever;
+    struct stream *c = stream_new(fd, &whoever, seal, self_id, false);
     struct message m, hello = {.kind = MESSAGE_HELLO, .request_id = 1};
     struct blob *value;
 
@@ -147,8 +173,9 @@ static void ask_text(struct client *k)
     }
     for (size_t at = 0; at < bytes;) {
         ssize_t n = send(k->fd, out + at, bytes - at, MSG_NOSIGNAL);
-        if (n > 0)
-            at += (size_t)n;
+        if (n < 0 && errno != EAGAIN)
+            fail("the server hung up");
+        at += n > 0 ? (size_t)n : 0;
     }
 }
 
@@ -223,7 +250,6 @@ int main(int count, char **arguments)
     size_t hits, answered = 0;
     unsigned connections;
     struct seal seal;
-    struct addr to;
     uint64_t self_id;
 
     if (count < 7) {
@@ -236,7 +262,7 @@ int main(int count, char **arguments)
     value_bytes = strtoul(arguments[4], NULL, 10);
     bool node = strcmp(arguments[5], "peerage") == 0;
     if (sodium_init() < 0 || connections < 1 || connections > CLIENTS_MAX || deep < 1 ||
-        deep > DEEP_MAX || !addr_parse(arguments[6], &to) || (node && count < 9) ||
+        deep > DEEP_MAX || (node && count < 9) ||
         getentropy(&self_id, sizeof self_id) < 0)
         fail("see the top of bench_flood.c");
     if (node && seal_init(&seal, span_text(arguments[7]), span_text(arguments[8]), FRAME_HMAC))
@@ -244,14 +270,14 @@ int main(int count, char **arguments)
     read_keys();
     for (unsigned i = 0; i < connections; i++) {
         struct client *k = &clients[i];
-        k->fd = sockets_connect(&to);
+        k->fd = connect_to(arguments[6]);
         k->memcached = strcmp(arguments[5], "memcached") == 0;
         fds[i] = (struct pollfd){.fd = k->fd, .events = POLLOUT};
         if (k->fd < 0 || poll(&fds[i], 1, 5000) != 1)
             fail("no connection");
         fds[i].events = POLLIN;
         if (node) {
-            k->stream = prove(k->fd, &to, &seal, self_id | 1);
+            k->stream = prove(k->fd, &seal, self_id | 1);
             k->stream->verify_above = 0;
         }
     }

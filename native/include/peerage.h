@@ -84,6 +84,7 @@ struct peerage_options {
     double load_timeout_s;      /* [PEER_LOAD_TIMEOUT] 10 */
     int heir;                   /* [PEER_HEIR] 1 */
     int coordinate;             /* [PEER_COORDINATE] 1 */
+    int unix_sockets;           /* [PEER_UNIX_SOCKETS] 1 */
     int observer;               /* join without ever owning anything (the command line tool) */
     uint64_t cache_bytes;       /* [PEER_CACHE_BYTES] 64 MiB */
     const char *redis_url;      /* [REDIS_URL] NULL */

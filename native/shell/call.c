@@ -207,7 +207,7 @@ static struct peer *find_or_dial(struct loop *loop, const struct effect *e, uint
     list_init(&peer->of_dirty);
     ev_init(&peer->io, ready);
     peer->io.data = peer;
-    peer->dial = dial_start(loop, &e->addr, e->node_id, due_ms, dialled, peer);
+    peer->dial = dial_start(loop, DIAL_NEAREST, &e->addr, e->node_id, due_ms, dialled, peer);
     if (!peer->dial) {
         mem_free(peer);
         return NULL;

@@ -167,8 +167,20 @@ void dial_deinit(struct loop *loop)
     poller_deinit(&loop->dialling);
 }
 
-struct dial *dial_start(struct loop *loop, const struct addr *a, uint64_t node_id,
-                        uint64_t due_ms, dial_done *done, void *token)
+static int connect_to(struct peerage *p, enum dial_way way, const struct addr *a)
+{
+    int fd = -1;
+
+    if (way == DIAL_NEAREST && p->settings.unix_sockets)
+        fd = sockets_connect_unix(a);
+    if (fd < 0)
+        return sockets_connect(a);
+    count(&p->counters.dials_unix);
+    return fd;
+}
+
+struct dial *dial_start(struct loop *loop, enum dial_way way, const struct addr *a,
+                        uint64_t node_id, uint64_t due_ms, dial_done *done, void *token)
 {
     struct dial *d = mem_zalloc(sizeof *d);
     uint64_t now = clock_now_ms();
@@ -182,7 +194,7 @@ struct dial *dial_start(struct loop *loop, const struct addr *a, uint64_t node_i
     d->done = done;
     d->token = token;
     list_add_tail(&loop->dials, &d->of);
-    int fd = sockets_connect(a);
+    int fd = connect_to(loop->peerage, way, a);
     if (fd >= 0)
         d->c = stream_new(fd, a, &loop->peerage->settings.seal, loop->peerage->node_id, false);
     /* What can't even begin ends at once, but not before this returns. */
@@ -253,7 +265,7 @@ static void start_for_port(struct mail *mail, struct loop *loop)
 {
     struct dial_request *r = CONTAINER_OF(mail, struct dial_request, mail);
 
-    if (!loop || !dial_start(loop, &r->addr, r->node_id, r->due_ms, dialled, r))
+    if (!loop || !dial_start(loop, DIAL_NEAREST, &r->addr, r->node_id, r->due_ms, dialled, r))
         hand_over(r, loop, DIAL_FAILED, NULL, 0);
 }
 

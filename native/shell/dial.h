@@ -1,4 +1,4 @@
-/* Dialling a node over TCP until it has proven itself: connect, its challenge (which says
+/* Dialling a node until it has proven itself: connect, its challenge (which says
  * who lives there, W6), our HELLO, its WELCOME. On the loop thread; the connection is then
  * the caller's: a call's, a prove's, or handed to the thread or event loop that asked for
  * it (rule O13).
@@ -27,10 +27,14 @@ bool dial_init(struct loop *);
 void dial_watch(struct loop *);
 void dial_deinit(struct loop *);        /* after dial_cancel_all */
 
+/* Which way: over a Unix socket where the node is of this host and has one, else TCP; or TCP
+ * alone, to find out whether others can reach it. */
+enum dial_way { DIAL_NEAREST, DIAL_TCP };
+
 /* node_id 0: whoever is there. `done` is called once, never before this returns. NULL: out
  * of memory, and it is never called. */
-struct dial *dial_start(struct loop *, const struct addr *, uint64_t node_id, uint64_t due_ms,
-                        dial_done *, void *token);
+struct dial *dial_start(struct loop *, enum dial_way, const struct addr *, uint64_t node_id,
+                        uint64_t due_ms, dial_done *, void *token);
 void dial_cancel(struct dial *);        /* `done` is not called */
 void dial_cancel_all(struct loop *);    /* `done` is called with DIAL_FAILED */
 

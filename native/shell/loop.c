@@ -116,8 +116,11 @@ static void proven(void *token, struct loop *loop, enum dial_result result, stru
         swim_proven(swim, clock_now_ms(), clock_wall_ms(), &prove->addr, prove->node_id,
                     result == DIAL_PROVEN, &loop->out);
     mem_free(prove);
-    /* A proven connection is of use to the first thread that asks there. */
-    if (c)
+    /* A proven connection is of use to the first thread that asks there, unless that has a
+     * shorter way. */
+    if (c && loop->peerage->settings.unix_sockets && addr_same_host(&c->peer, &loop->peerage->self))
+        stream_free(c);
+    else if (c)
         pool_give(&loop->peerage->pool, c, clock_now_ms());
     loop_news(loop);
 }
@@ -130,7 +133,7 @@ static void prove(struct loop *loop, const struct swim_effect *e)
         return;         /* membership gives up by itself */
     prove->addr = e->addr;
     prove->node_id = e->node_id;
-    if (!dial_start(loop, &e->addr, e->node_id,
+    if (!dial_start(loop, DIAL_TCP, &e->addr, e->node_id,
                     clock_now_ms() + loop->peerage->settings.timeout_ms, proven, prove))
         mem_free(prove);
 }

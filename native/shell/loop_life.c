@@ -73,6 +73,12 @@ static int bind_sockets(struct peerage *p, struct loop *loop, int *udp, int *tcp
     return system_line(line, "The peer layer can't bind its port");
 }
 
+/* For peers of this host; after p->self is known. */
+static int listen_near(const struct peerage *p)
+{
+    return p->settings.unix_sockets ? sockets_listen_unix(&p->self) : -1;
+}
+
 void loop_close_sockets(struct loop *loop)
 {
     loop->observing = false;
@@ -161,13 +167,13 @@ void loop_try_range(struct loop *loop, uint64_t now_ms)
         return;
     swim_leave(node_swim(p->node), now_ms, &loop->out);
     loop_news(loop);
-    udp_replace(&loop->udp, loop, udp);
-    server_replace(&loop->server, loop, tcp);
     loop->observing = false;
     loop->started_ms = max_u64(loop->started_ms + 1, clock_wall_ms());
     pthread_mutex_lock(&p->lock);
     p->self.port = port;
     pthread_mutex_unlock(&p->lock);
+    udp_replace(&loop->udp, loop, udp);
+    server_replace(&loop->server, loop, tcp, listen_near(p));
     if (join(loop) < 0) {
         loop_part(loop);
         notice_log(&p->notices, LOG_ERROR, "Out of memory: this node works alone");
@@ -213,7 +219,7 @@ static int make(struct peerage *p, struct loop *loop, char line[PEERAGE_LINE_MAX
         loop->udp.fd = -1;
         return rc;
     }
-    server_init(&loop->server, tcp);
+    server_init(&loop->server, tcp, listen_near(p));
     return join(loop);
 }
 
@@ -258,7 +264,7 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
         return ERR_NOMEM;
     loop->peerage = p;
     loop->udp.fd = -1;
-    server_init(&loop->server, -1);
+    server_init(&loop->server, -1, -1);
     swim_out_init(&loop->out);
     call_init(&loop->calls);
     rc = dial_init(loop) ? 0 : system_line(line, "No event loop");
@@ -273,7 +279,7 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
     if (rc < 0) {
         int why = errno;
         if (loop->udp.fd >= 0)
-            fork_close(loop->server.fd);
+            server_close_listeners(&loop->server);
         node_part(p->node);
         destroy(loop);
         errno = why;

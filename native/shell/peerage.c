@@ -51,6 +51,7 @@ void peerage_options_default(struct peerage_options *o)
         .load_timeout_s = 10,
         .heir = 1,
         .coordinate = 1,
+        .unix_sockets = 1,
         .cache_bytes = 64u << 20,
         .redis_prefix = "peerage:v1",
     };

@@ -324,9 +324,13 @@ static void admit(struct loop *loop, int fd, const struct addr *peer)
 {
     struct server *s = &loop->server;
     struct peerage *p = loop->peerage;
+    struct addr here = p->self;
     struct inbound *i;
 
-    if (!settings_allow(&p->settings, p->own_hosts, p->own_hosts_count, peer)) {
+    here.port = 0;
+    if (addr_is_zero(peer))
+        peer = &here;
+    else if (!settings_allow(&p->settings, p->own_hosts, p->own_hosts_count, peer)) {
         udp_outside(loop, peer, "a connection from");
         fork_close(fd);
         return;
@@ -373,12 +377,23 @@ static void acceptable(struct ev_loop *ev, ev_io *io, int events)
             /* Accepting again at once would only spin: the backlog stays readable. */
             notice_log(&loop->peerage->notices, LOG_ERROR,
                        "Out of file descriptors: no connections are accepted for a moment");
-            ev_io_stop(ev, io);
+            ev_io_stop(ev, &loop->server.tcp.io);
+            ev_io_stop(ev, &loop->server.near.io);
             ev_timer_again(ev, &loop->server.rest);
             return;
         } else if (errno != ECONNABORTED && errno != EINTR) {
             return;
         }
+    }
+}
+
+static void listen_on(struct loop *loop)
+{
+    struct listener *both[] = {&loop->server.tcp, &loop->server.near};
+
+    for (size_t i = 0; i < ARRAY_COUNT(both); i++) {
+        if (both[i]->fd >= 0)
+            ev_io_start(loop->ev, &both[i]->io);
     }
 }
 
@@ -388,46 +403,61 @@ static void rested(struct ev_loop *ev, ev_timer *timer, int events)
 
     (void)events;
     ev_timer_stop(ev, timer);
-    ev_io_start(ev, &loop->server.io);
+    listen_on(loop);
 }
 
-void server_init(struct server *s, int fd)
+void server_init(struct server *s, int tcp, int near)
 {
     memset(s, 0, sizeof *s);
-    s->fd = fd;
+    s->tcp.fd = tcp;
+    s->near.fd = near;
     s->next_id = 1;
     for (unsigned b = 0; b < SERVER_BUCKETS; b++)
         list_init(&s->by_id[b]);
     list_init(&s->all);
     list_init(&s->unproven);
     list_init(&s->dirty);
-    ev_init(&s->io, acceptable);
+    ev_init(&s->tcp.io, acceptable);
+    ev_init(&s->near.io, acceptable);
     ev_init(&s->rest, rested);
     s->rest.repeat = REST_S;
 }
 
-void server_watch(struct server *s, struct loop *loop)
+void server_close_listeners(struct server *s)
 {
-    s->io.data = s->rest.data = loop;
-    ev_io_set(&s->io, s->fd, EV_READ);
-    ev_io_start(loop->ev, &s->io);
+    fork_close(s->tcp.fd);
+    fork_close(s->near.fd);
+    s->tcp.fd = s->near.fd = -1;
 }
 
-void server_replace(struct server *s, struct loop *loop, int fd)
+void server_watch(struct server *s, struct loop *loop)
+{
+    s->tcp.io.data = s->near.io.data = s->rest.data = loop;
+    ev_io_set(&s->tcp.io, s->tcp.fd, EV_READ);
+    ev_io_set(&s->near.io, s->near.fd, EV_READ);
+    listen_on(loop);
+}
+
+static void unwatch(struct server *s, struct loop *loop)
 {
     ev_timer_stop(loop->ev, &s->rest);
-    ev_io_stop(loop->ev, &s->io);
-    fork_close(s->fd);
-    s->fd = fd;
+    ev_io_stop(loop->ev, &s->tcp.io);
+    ev_io_stop(loop->ev, &s->near.io);
+}
+
+void server_replace(struct server *s, struct loop *loop, int tcp, int near)
+{
+    unwatch(s, loop);
+    server_close_listeners(s);
+    s->tcp.fd = tcp;
+    s->near.fd = near;
     server_watch(s, loop);
 }
 
 void server_deinit(struct server *s, struct loop *loop)
 {
-    ev_timer_stop(loop->ev, &s->rest);
-    ev_io_stop(loop->ev, &s->io);
-    fork_close(s->fd);
-    s->fd = -1;
+    unwatch(s, loop);
+    server_close_listeners(s);
     while (!list_empty(&s->all))
         close_one(CONTAINER_OF(s->all.next, struct inbound, of_all));
 }

@@ -1,7 +1,8 @@
 /* The server side: accepted connections, their frames to core, core's answers to them.
  * On the loop thread.
  *
- * An address outside the allowed blocks is refused before a byte is read. A connection
+ * An address outside the allowed blocks is refused before a byte is read; a peer of this host
+ * comes by the Unix socket, and has the host's own address then. A connection
  * gets our challenge, and has to send a HELLO that verifies within UNPROVEN_MS_MAX; of
  * those that have not there are at most so many, in all and per address, and the oldest
  * makes room for the newest. Who does not read what it asked for, or stops in the middle of
@@ -18,9 +19,13 @@ struct loop;
 
 #define SERVER_BUCKETS 256u
 
-struct server {
-    int fd;
+struct listener {
+    int fd;                     /* -1: none */
     ev_io io;
+};
+
+struct server {
+    struct listener tcp, near;  /* near: a Unix socket, for peers of this host */
     ev_timer rest;              /* out of descriptors: stop accepting for a moment */
     struct list by_id[SERVER_BUCKETS];
     struct list all;            /* struct inbound by of_all */
@@ -32,10 +37,11 @@ struct server {
                                    one read brought. 0: not now */
 };
 
-void server_init(struct server *, int fd);      /* takes fd */
+void server_init(struct server *, int tcp, int near);   /* takes both; -1: none */
+void server_close_listeners(struct server *);
 void server_deinit(struct server *, struct loop *);     /* closes everything */
 void server_watch(struct server *, struct loop *);
-void server_replace(struct server *, struct loop *, int fd);
+void server_replace(struct server *, struct loop *, int tcp, int near);
 
 /* Queue an answer; unknown connections have gone. Borrows. */
 void server_answer(struct loop *, uint64_t conn_id, struct message *, struct blob *value);

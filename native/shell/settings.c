@@ -253,6 +253,7 @@ int settings_read(struct settings *s, const struct peerage_options *o, char line
     s->coordinate = o->coordinate;
     s->observer = o->observer;
     s->encryption = o->encryption;
+    s->unix_sockets = o->unix_sockets;
     if (strlen(o->label) == 0 || strlen(o->label) >= sizeof s->label)
         return wrong_text(line, "PEER_LABEL", o->label, "1 to 255 characters");
     memcpy(s->label, o->label, strlen(o->label) + 1);

@@ -20,7 +20,7 @@ struct peer_seed {
 };
 
 struct settings {
-    bool enabled, heir, coordinate, observer, encryption;
+    bool enabled, heir, coordinate, observer, encryption, unix_sockets;
     bool allow_written;         /* PEER_ALLOW_CIDR was given (M10) */
     bool advertise_given;
     bool redis_given;           /* and `redis` read */

@@ -7,6 +7,8 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "core/err.h"
@@ -15,6 +17,8 @@
 #define BACKLOG 512
 #define UDP_BUFFER_BYTES (1 << 20)  /* a gossip burst while the loop thread was kept waiting */
 #define EPHEMERAL_TRIES 64
+#define UNIX_BUFFER_BYTES (1 << 20) /* more values of a usual size than wait at a time; the system
+                                       may cut it to net.core.wmem_max */
 
 socklen_t sockets_from_addr(const struct addr *a, int family, struct sockaddr_storage *out)
 {
@@ -233,7 +237,7 @@ void sockets_reset(int fd)
 
 int sockets_accept(int listener, struct addr *peer)
 {
-    struct sockaddr_storage from;
+    struct sockaddr_storage from = {0};
     socklen_t bytes = sizeof from;
 
     fork_hold();
@@ -241,6 +245,11 @@ int sockets_accept(int listener, struct addr *peer)
     fork_release();
     if (fd < 0)
         return -1;
+    if (from.ss_family == AF_UNIX) {
+        *peer = (struct addr){0};
+        set_int(fd, SOL_SOCKET, SO_SNDBUF, UNIX_BUFFER_BYTES);
+        return fd;
+    }
     if (!sockets_to_addr(&from, peer)) {
         fork_close(fd);
         errno = EAFNOSUPPORT;
@@ -249,6 +258,71 @@ int sockets_accept(int listener, struct addr *peer)
     set_tcp(fd);
     return fd;
 }
+
+#ifdef __linux__
+static socklen_t unix_name(const struct addr *known_as, struct sockaddr_un *out)
+{
+    char text[ADDR_TEXT_MAX];
+
+    memset(out, 0, sizeof *out);
+    out->sun_family = AF_UNIX;
+    int bytes = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "peerage %s",
+                         addr_format(known_as, text));
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)bytes);
+}
+
+int sockets_listen_unix(const struct addr *known_as)
+{
+    struct sockaddr_un at;
+    socklen_t bytes = unix_name(known_as, &at);
+    int fd = open_socket(AF_UNIX, SOCK_STREAM);
+
+    if (fd >= 0 && (bind(fd, (struct sockaddr *)&at, bytes) < 0 || listen(fd, BACKLOG) < 0)) {
+        fork_close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* The listener's user is the one who called listen. */
+static bool is_of_our_user(int fd)
+{
+    struct ucred theirs;
+    socklen_t bytes = sizeof theirs;
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &theirs, &bytes) == 0 &&
+           theirs.uid == geteuid();
+}
+
+int sockets_connect_unix(const struct addr *known_as)
+{
+    struct sockaddr_un to;
+    socklen_t bytes = unix_name(known_as, &to);
+    int fd = open_socket(AF_UNIX, SOCK_STREAM);
+
+    if (fd < 0)
+        return -1;
+    /* Never under way: it succeeds at once, or a full backlog refuses it. */
+    if (connect(fd, (struct sockaddr *)&to, bytes) < 0 || !is_of_our_user(fd)) {
+        fork_close(fd);
+        return -1;
+    }
+    set_int(fd, SOL_SOCKET, SO_SNDBUF, UNIX_BUFFER_BYTES);
+    return fd;
+}
+#else   /* no abstract names */
+int sockets_listen_unix(const struct addr *known_as)
+{
+    (void)known_as;
+    return -1;
+}
+
+int sockets_connect_unix(const struct addr *known_as)
+{
+    (void)known_as;
+    return -1;
+}
+#endif
 
 /* A connected UDP socket sends nothing, and knows its route. */
 bool sockets_source_towards(const struct addr *to, struct addr *out)

@@ -31,8 +31,18 @@ int sockets_connect_result(int fd);
 /* Its close, when it comes, is a reset: nothing waits in the system for a peer that does not
  * read. */
 void sockets_reset(int fd);
-/* The next accepted connection and its peer; -1 with errno. */
+/* The next accepted connection and its peer (all zero: of this host, over a Unix socket); -1
+ * with errno. */
 int sockets_accept(int listener, struct addr *peer);
+
+/* Between processes of one host and one user (rule W9): a Unix socket, a stream as TCP's is, at
+ * less than half the cost to the system. Its name is made of the address that peers know the
+ * node by, and is an abstract one: it belongs to the network namespace, has no file, and goes
+ * with its last descriptor. -1: it can't be, or the name is taken; peers then come over TCP. */
+int sockets_listen_unix(const struct addr *known_as);
+/* Connected to whoever listens there; -1: nobody does, or a process of another user, who could
+ * only keep us waiting. Then TCP is the way. */
+int sockets_connect_unix(const struct addr *known_as);
 
 /* The address the kernel would send from towards `to`; false without a route. */
 bool sockets_source_towards(const struct addr *to, struct addr *out);

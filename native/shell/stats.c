@@ -29,6 +29,7 @@ static void put_shell(struct sink *k, const struct peerage *p)
         {"requests_sent", &c->requests},
         {"calls", &c->calls_by_loop},
         {"dials", &c->dials},
+        {"dials_unix", &c->dials_unix},
         {"dials_failed", &c->dials_failed},
         {"redials", &c->redials},
         {"strangers", &c->strangers},

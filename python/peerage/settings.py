@@ -126,6 +126,7 @@ SETTINGS = [
     Setting("PEER_LOADERS", "loaders", None, whole(1, 1024, "how many threads")),
     Setting("PEER_HEIR", "heir", "heir", flag),
     Setting("PEER_COORDINATE", "coordinate", "coordinate", flag),
+    Setting("PEER_UNIX_SOCKETS", "unix_sockets", "unix_sockets", flag),
     Setting("PEER_CACHE_BYTES", "cache_bytes", "cache_bytes", size),
     Setting("REDIS_URL", "redis_url", "redis_url", text),
     Setting("PEER_REDIS_PREFIX", "redis_prefix", "redis_prefix", text),

@@ -52,8 +52,8 @@ def load_overhead(size: Size) -> Iterator[Row]:
 
         timed = time_calls({
             "ours": (loaded, lambda: next(unseen)),
-            "redis-py": (leased(server.client(False)), others),
-            "redis-py TLS": (leased(server.client(True)), others),
+            "redis-py": (leased(server.client()), others),
+            "redis-py TLS": (leased(server.client("TLS")), others),
         }, size)  # fmt: skip
         loads = pair.owner("stats")["loads_finished"]
         assert loads >= asked * size.rounds, "not every question was a load of the owner's"
@@ -89,7 +89,7 @@ def memory_per_entry(size: Size) -> Iterator[Row]:
     found = {what: elsewhere(_filled, what, entries) for what in ("ours", "cachebox", "cachetools")}
     server = rivals.Redis()
     try:
-        client = server.client(False)
+        client = server.client()
         before = client.info("memory")["used_memory"]
         for start in range(0, entries, 10_000):
             pipe = client.pipeline(transaction=False)

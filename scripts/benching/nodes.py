@@ -95,9 +95,12 @@ class Process:
 
 
 class Pair:
-    """An asker here and an owner there, and keys that the owner owns."""
+    """An asker here and an owner there, and keys that the owner owns. They talk over a Unix
+    socket, as processes of one host do; a second asker here, if it is wanted, over TCP."""
 
-    def __init__(self, size: int, count: int, encrypted: bool = False) -> None:
+    def __init__(
+        self, size: int, count: int, encrypted: bool = False, over_tcp: bool = False
+    ) -> None:
         import peerage
 
         self.environment = settings(encrypted)
@@ -106,23 +109,32 @@ class Pair:
         try:
             self.address = self.owner("start")
             room = max(65536, size * count // 16)
-            self.peers = peerage.Peers.from_env(
-                {**self.environment, "PEER_CACHE_BYTES": str(room)})
-            self.peers.start()
-            self._await_owners()
-            self.cache = self.peers.cache("bench", ttl=3600)
+            self.askers = [
+                peerage.Peers.from_env({**self.environment, "PEER_CACHE_BYTES": str(room), **more})
+                for more in [{}, {"PEER_UNIX_SOCKETS": "false"}][: 1 + over_tcp]
+            ]
+            for asker in self.askers:
+                asker.start()
+            self.peers = self.askers[0]
+            self._await_owners(1 + len(self.askers))
+            self.cache, *more = [asker.cache("bench", ttl=3600) for asker in self.askers]
+            self.cache_tcp = more[0] if more else None
             self.made = registered(self.cache)
             self.keys = self._owned(self.cache.key, count)
             self.owner("fill", self.keys, size)
-            self._hits, self._asked = self.peers.stats()["hits_owner"], 0
+            self._hits, self._asked = self._owner_hits(), 0
         except BaseException:
             self.owner.close()
             raise
 
-    def _await_owners(self) -> None:
+    def _owner_hits(self) -> int:
+        return sum(asker.stats()["hits_owner"] for asker in self.askers)
+
+    def _await_owners(self, count: int) -> None:
         until = time.monotonic() + 15
         while time.monotonic() < until:
-            if sum(m.live and m.owns and not m.warming for m in self.peers.members()) == 2:
+            if all(sum(m.live and m.owns and not m.warming for m in asker.members()) == count
+                   for asker in self.askers):
                 return
             time.sleep(0.05)
         raise RuntimeError("the nodes did not find each other")
@@ -154,14 +166,15 @@ class Pair:
 
     def check_travelled(self) -> str:
         """Were they the owner's answers?"""
-        hits = self.peers.stats()["hits_owner"] - self._hits
+        hits = self._owner_hits() - self._hits
         share = hits / max(1, self._asked)
         if share < 0.85:
             raise RuntimeError(f"only {share:.0%} of the questions travelled")
         return f"{share:.1%} of the questions travelled"
 
     def close(self) -> None:
-        self.peers.close(0)
+        for asker in self.askers:
+            asker.close(0)
         self.owner.close()
 
 

@@ -10,7 +10,7 @@ import re
 import socket
 import statistics
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import rivals
@@ -29,7 +29,7 @@ def _count(size: Size, label: str) -> int:
 
 def _redis(keys: list[str], bytes_each: int) -> rivals.Redis:
     server = rivals.Redis()
-    client = server.client(False)
+    client = server.client()
     for key in keys:
         client.set(key, value_of(key, bytes_each), ex=3600)
     client.close()
@@ -41,12 +41,14 @@ def _both(size: Size, label: str, encrypted: bool = False):
     """A pair of nodes and a Redis with the same entries; every value hashed once, as one
     that anybody has asked for before is."""
     with contextlib.ExitStack() as stack:
-        pair = Pair(SIZES[label], _count(size, label), encrypted)
+        pair = Pair(SIZES[label], _count(size, label), encrypted, over_tcp=True)
         stack.callback(pair.close)
         server = _redis(pair.keys, pair.size)
         stack.callback(server.close)
         for key in pair.asked(pair.keys):
             assert pair.cache.get(key) == value_of(key, pair.size)
+        for key in pair.asked(pair.keys):
+            assert pair.cache_tcp.get(key) == value_of(key, pair.size)
         yield pair, server
 
 
@@ -78,15 +80,24 @@ def some(count: int) -> int:
     return count
 
 
+BARE = "peerage bare"   # and its port: what the bare server's Unix socket is called
+
+
+def connected(port: int) -> socket.socket:
+    near = socket.socket(socket.AF_UNIX)
+    near.connect(f"\0{BARE} {port}")
+    return near
+
+
 class PingPong:
     """What the machine and the event loop take when nobody does anything: as many bytes as a
-    request and an answer of Redis' have, unprotected, from a bare server, into one buffer."""
+    request and an answer of Redis' have, unprotected, from a bare server, into one buffer, the
+    way ours go."""
 
     REQUEST = b"*2\r\n$3\r\nGET\r\n$10\r\nkey-000000\r\n"
 
     def __init__(self, port: int, value_bytes: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = connected(port)
         self.answer = memoryview(bytearray(len(f"${value_bytes}\r\n") + value_bytes + 2))
 
     def get(self, key: str) -> None:
@@ -105,7 +116,7 @@ class PingPong:
 
 
 class BareProtocol(asyncio.Protocol):
-    """The same bytes over an asyncio transport, waited for with one future: what a client takes
+    """The same way and bytes over an asyncio transport, waited for with one future: what a client takes
     at least that is written as asyncio's own documentation would have it."""
 
     def __init__(self, value_bytes: int) -> None:
@@ -126,21 +137,24 @@ class BareProtocol(asyncio.Protocol):
         return await self.answered
 
 
+def _rounds_of(pair: Pair, asked: int) -> tuple[Callable[[], list[str]], Callable[[], list[str]]]:
+    """What gives the keys of a round of ours, and of another's, which are no questions."""
+    return lambda: pair.shuffled(asked), lambda: pair.shuffled(asked, ours=False)
+
+
 def owner_hit_sync(size: Size, label: str, encrypted: bool = False) -> Iterator[Row]:
     asked = size.calls(1000, 40)
     with _both(size, label, encrypted) as (pair, server), _bare(pair.size) as (_, port):
-        tls, plain, bare = server.client(True), server.client(False), PingPong(port, pair.size)
-
-        def keys() -> list[str]:
-            return pair.shuffled(asked)
-
-        def theirs() -> list[str]:
-            return pair.shuffled(asked, ours=False)
+        keys, theirs = _rounds_of(pair, asked)
+        clients = {way: server.client(way) for way in ("TLS", "TCP", "Unix")}
+        bare = PingPong(port, pair.size)
 
         timed = time_calls({
             "ours": (pair.cache.get, keys),
-            "redis-py TLS": (tls.get, theirs),
-            "redis-py": (plain.get, theirs),
+            "ours TCP": (pair.cache_tcp.get, keys),
+            "redis-py TLS": (clients["TLS"].get, theirs),
+            "redis-py": (clients["TCP"].get, theirs),
+            "redis-py Unix": (clients["Unix"].get, theirs),
             "ping-pong": (bare.get, theirs),
         }, size)  # fmt: skip
         bare.socket.close()
@@ -155,24 +169,25 @@ def owner_hit_sync(size: Size, label: str, encrypted: bool = False) -> Iterator[
 
 def owner_hit_async(size: Size, label: str) -> Iterator[Row]:
     """Under asyncio, and again under uvloop."""
-    asked = size.calls(700, 40)
-
     async def run(pair: Pair, server: rivals.Redis, port: int) -> dict[str, list[float]]:
-        tls, plain = server.async_client(True), server.async_client(False)
+        keys, theirs = _rounds_of(pair, size.calls(700, 40))
+        clients = {way: server.async_client(way) for way in ("TLS", "TCP", "Unix")}
         bare = PingPong(port, pair.size)
-        transport, protocol = await asyncio.get_running_loop().create_connection(
-            lambda: BareProtocol(pair.size), "127.0.0.1", port)
+        transport, protocol = await asyncio.get_running_loop().create_unix_connection(
+            lambda: BareProtocol(pair.size), sock=connected(port))
         timed = await time_awaits({
-            "ours": (pair.cache.aget, lambda: pair.shuffled(asked)),
-            "redis.asyncio TLS": (tls.get, lambda: pair.shuffled(asked, ours=False)),
-            "redis.asyncio": (plain.get, lambda: pair.shuffled(asked, ours=False)),
-            "ping-pong": (bare.aget, lambda: pair.shuffled(asked, ours=False)),
-            "Protocol": (protocol.aget, lambda: pair.shuffled(asked, ours=False)),
+            "ours": (pair.cache.aget, keys),
+            "ours TCP": (pair.cache_tcp.aget, keys),
+            "redis.asyncio TLS": (clients["TLS"].get, theirs),
+            "redis.asyncio": (clients["TCP"].get, theirs),
+            "redis.asyncio Unix": (clients["Unix"].get, theirs),
+            "ping-pong": (bare.aget, theirs),
+            "Protocol": (protocol.aget, theirs),
         }, size)  # fmt: skip
         transport.close()
         bare.socket.close()
-        await tls.aclose()
-        await plain.aclose()
+        for client in clients.values():
+            await client.aclose()
         return timed
 
     with _both(size, label) as (pair, server), _bare(pair.size) as (_, port):
@@ -216,8 +231,6 @@ def owner_cpu(size: Size, label: str, deep: int = 1) -> Iterator[Row]:
     over 50 connections."""
     program = _native("bench_flood")
     hits = size.calls({"1k": 60000, "56k": 15000}[label] * (4 if deep > 1 else 1), 2000)
-    spent: dict[str, list[float]] = {"ours": [], "redis": [], "memcached": [], "bare": []}
-    rate: dict[str, list[float]] = {who: [] for who in spent}
     with _both(size, label) as (pair, server), contextlib.ExitStack() as stack:
         bare_pid, bare_port = stack.enter_context(_bare(pair.size))
         memcached = rivals.Memcached()
@@ -226,17 +239,22 @@ def owner_cpu(size: Size, label: str, deep: int = 1) -> Iterator[Row]:
         canonical = [bytes(pair.cache.key(key)).decode() for key in pair.keys]
         secret = pair.environment["PEER_SECRET"], pair.environment["PEER_LABEL"]
         targets = {
-            "ours": (pair.owner.pid, ["peerage", pair.address, *secret]),
+            "ours": (pair.owner.pid, ["peerage", f"@peerage {pair.address}", *secret]),
+            "ours TCP": (pair.owner.pid, ["peerage", pair.address, *secret]),
             "redis": (server.pid, ["redis", f"127.0.0.1:{server.port}"]),
+            "redis Unix": (server.pid, ["redis", server.socket]),
             "memcached": (memcached.pid, ["memcached", f"127.0.0.1:{memcached.port}"]),
-            "bare": (bare_pid, ["redis", f"127.0.0.1:{bare_port}"]),
+            "bare": (bare_pid, ["redis", f"@{BARE} {bare_port}"]),
+            "bare TCP": (bare_pid, ["redis", f"127.0.0.1:{bare_port}"]),
         }  # fmt: skip
+        spent: dict[str, list[float]] = {who: [] for who in targets}
+        rate: dict[str, list[float]] = {who: [] for who in targets}
         for turn in range(size.rounds):
             for who, (pid, arguments) in targets.items():
                 before = cpu_us(pid)
                 out = subprocess.run(
                     [program, str(hits), "50", str(deep), str(pair.size), *arguments], text=True,
-                    input="\n".join(canonical if who == "ours" else pair.keys), stdout=subprocess.PIPE, check=True,
+                    input="\n".join(canonical if "peerage" in arguments else pair.keys), stdout=subprocess.PIPE, check=True,
                 )  # fmt: skip
                 said = json.loads(out.stdout)
                 if turn or size.quick:

@@ -74,25 +74,29 @@ class Redis(Server):
             [program("redis-server"), "--bind", "127.0.0.1", "--port", str(port),
              "--tls-port", str(self.tls_port), "--tls-cert-file", str(self.certificate),
              "--tls-key-file", str(folder / "key.pem"), "--tls-ca-cert-file",
-             str(self.certificate), "--tls-auth-clients", "no", "--save", "", "--appendonly", "no"],
+             str(self.certificate), "--tls-auth-clients", "no", "--save", "", "--appendonly", "no",
+             "--unixsocket", "redis.sock"],
             port,
         )  # fmt: skip
+        self.socket = str(Path(self.folder.name) / "redis.sock")
 
-    def _options(self, tls: bool) -> dict:
-        if not tls:
-            return {"host": "127.0.0.1", "port": self.port}
-        return {"host": "127.0.0.1", "port": self.tls_port, "ssl": True,
-                "ssl_ca_certs": str(self.certificate)}  # fmt: skip
+    def _options(self, way: str) -> dict:
+        return {
+            "TCP": {"host": "127.0.0.1", "port": self.port},
+            "TLS": {"host": "127.0.0.1", "port": self.tls_port, "ssl": True,
+                    "ssl_ca_certs": str(self.certificate)},
+            "Unix": {"unix_socket_path": self.socket},
+        }[way]  # fmt: skip
 
-    def client(self, tls: bool):
+    def client(self, way: str = "TCP"):
         import redis
 
-        return redis.Redis(**self._options(tls))
+        return redis.Redis(**self._options(way))
 
-    def async_client(self, tls: bool):
+    def async_client(self, way: str = "TCP"):
         import redis.asyncio
 
-        return redis.asyncio.Redis(**self._options(tls))
+        return redis.asyncio.Redis(**self._options(way))
 
     def close(self) -> None:
         super().close()
