@@ -19,7 +19,7 @@
 
 /* One per module; only one interpreter can load it (module.c). */
 struct state {
-    PyTypeObject *node, *port, *waiter, *template, *function, *fast, *ready;
+    PyTypeObject *node, *port, *waiter, *template, *function, *fast, *ready, *asking;
     PyTypeObject *hit, *load, *failed, *member;
     PyObject *error;                    /* peerage.Error */
     PyObject *errors[ERROR_COUNT];      /* by negated code */
@@ -27,6 +27,11 @@ struct state {
     PyObject *tiers[PEERAGE_TIER_LOAD + 1];
     PyObject *json_encode, *json_decode, *pickle_dumps, *pickle_loads;
     PyObject *uuid, *date, *datetime;
+    PyObject *running_loop;             /* asyncio.get_running_loop */
+    PyObject *chain;                    /* ContextVar of the keys being loaded on the way to here:
+                                           a loader's questions carry it, so that one that asks
+                                           for its own key gets an error and not a deadlock */
+    PyObject *text_create_future, *text_throw, *text_close, *text_qualname;
     PyObject *text_done, *text_set_result, *text_set_exception;
     PyObject *text_hex, *text_isoformat, *text_fromisoformat, *text_utcoffset;
 };
@@ -68,6 +73,10 @@ PyObject *value_take(const struct state *, peerage *, const void *key, size_t ke
  * is raised. Frees the answer's blob. */
 PyObject *value_answer(const struct state *, peerage *, const void *key, size_t key_bytes,
                        struct peerage_answer *, bool pickle);
+/* The same for who wants no more than the value: that, `missing` for none, and raised what
+ * rebuild(error) makes of a loader's error. Frees the answer's blob. */
+PyObject *value_bare(const struct state *, peerage *, const void *key, size_t key_bytes,
+                     struct peerage_answer *, bool pickle, PyObject *missing, PyObject *rebuild);
 /* A peerage_load as Python sees it. Does not free it. */
 PyObject *value_load(const struct state *, const struct peerage_load *);
 /* Read (key, type, bytes, ttl_ms, stale_ms); borrows from the tuple, and takes a reference
@@ -80,6 +89,7 @@ struct engine {
     peerage *p;
     unsigned fork_count;        /* as it was when p was made */
     Py_ssize_t users;           /* the Node object, ports, and calls without the GIL */
+    struct port *ports;         /* of event loops; the one that was looked for last in front */
 };
 struct node {
     PyObject_HEAD
@@ -103,11 +113,12 @@ static inline struct engine *node_engine(struct node *n)
     return node_renew(n);
 }
 /* A question's arguments, positional and in this order: key, channel, loader, ttl_ms,
- * stale_ms, load_timeout_ms, timeout_ms, flags, chain, pickle. Borrows from them; the chain
- * is copied to `chain`. -1 with an exception. */
-#define ASK_ARGUMENTS 10
-int node_ask_arguments(PyObject *const *args, struct peerage_ask *, uint64_t chain[8],
-                       bool *pickle);
+ * stale_ms, load_timeout_ms, timeout_ms, flags, pickle. Borrows from them. -1 with an
+ * exception. */
+#define ASK_ARGUMENTS 9
+int node_ask_arguments(PyObject *const *args, struct peerage_ask *, bool *pickle);
+/* Add the caller's chain, copied to `chain`. -1 with an exception. */
+int node_ask_chain(const struct state *, struct peerage_ask *, uint64_t chain[8]);
 /* The arguments of a change: key, channel, item or None, by_channel, timeout_ms. */
 #define CHANGE_ARGUMENTS 5
 int node_change_arguments(PyObject *const *args, struct peerage_ask *, struct peerage_item *,
@@ -133,6 +144,15 @@ PyObject *look_stats(struct node *, PyObject *);
 int port_types_add(PyObject *module, struct state *);
 /* The port's native part, NULL when its node is gone or forked away. */
 peerage_port *port_native(PyObject *port);
+/* The port of an event loop, borrowed; NULL: it has none. */
+PyObject *port_of(struct engine *, PyObject *loop);
+/* Ask for a key whose value alone is wanted (value_bare). The value, or NULL: with *waiter (a
+ * new reference), which completes the future with it later, or with an exception. */
+PyObject *port_ask_bare(PyObject *port, const struct peerage_ask *, PyObject *key, bool pickle,
+                        PyObject *missing, PyObject *rebuild, PyObject *future,
+                        PyObject **waiter);
+/* The future of a waiter will not be completed any more. False: it has been. */
+bool port_leave(PyObject *waiter);
 
 /* template.c */
 int template_type_add(PyObject *module, struct state *);
@@ -140,11 +160,35 @@ int template_type_add(PyObject *module, struct state *);
 Py_ssize_t template_write(PyObject *template, PyObject *const *args, Py_ssize_t count,
                           PyObject *kwnames, unsigned char out[KEY_MAX]);
 
-/* function.c, fast.c, ready.c */
+/* function.c, fast.c */
 int function_type_add(PyObject *module, struct state *);
 int fast_type_add(PyObject *module, struct state *);
+
+/* ready.c */
 int ready_type_add(PyObject *module, struct state *);
 PyObject *ready_new(const struct state *, PyObject *value);     /* takes value */
+/* For what is a coroutine by its am_send: tp_iternext, and the method send. */
+PyObject *ready_next(PyObject *);
+PyObject *ready_send(PyObject *, PyObject *sent);
+/* Raise what throw(type[, value[, traceback]]) was given; NULL, to be returned. */
+PyObject *ready_raise(PyObject *const *args, Py_ssize_t count);
+PyObject *ready_reused(void);       /* raises that it was awaited before; NULL */
+
+/* asking.c. What questions of one cache without a loader have in common. */
+struct asker {
+    struct node *node;
+    PyObject *slow;             /* slow(key, default, channel=...): the same in Python */
+    PyObject *rebuild;          /* rebuild(error): the exception that says a loader's error;
+                                   NULL: all questions are slow's */
+    struct peerage_ask terms;   /* all but the key and the channel */
+    bool pickle;
+};
+int asking_type_add(PyObject *module, struct state *);
+/* The answer to a call, as an awaitable. `asker` lies in `keeper`. `key` is args[0] in its
+ * canonical form. NULL without an exception: the call is slow's. */
+PyObject *asking_new(const struct state *, const struct asker *, PyObject *keeper,
+                     const void *key, size_t key_bytes, PyObject *const *args, Py_ssize_t count,
+                     PyObject *kwnames);
 
 /* Make a type of `spec` and, unless `name` is NULL, show it in the module. */
 PyTypeObject *type_add(PyObject *module, PyType_Spec *spec, const char *name);

@@ -1,7 +1,8 @@
 /* Calls that begin with a key: `cache.get`, `get_or_load` and their async twins. The key's
  * canonical form is written on the stack and looked up; on a hit the value (for an async
- * call, an awaitable that is done) is returned without a step in Python. Anything else is
- * the Python layer's `slow`, called with the same arguments.
+ * call, an awaitable that is done) is returned without a step in Python. What `aget` does not
+ * find is asked for as asking.c says; anything else is the Python layer's `slow`, called with
+ * the same arguments.
  *
  * Keys that are asked for again and again are remembered with the object that was found, by
  * the hash that the str has in it. The object is borrowed: as long as peerage_hit_again says
@@ -23,11 +24,10 @@ struct fast {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     const struct state *st;
-    struct node *node;
+    struct asker asker;
     PyObject *prefix;           /* bytes: "cache=" */
-    PyObject *slow;
     struct memo *memos;         /* by the key's hash; NULL: no hit yet */
-    bool is_async, pickle;
+    bool is_async;
 };
 
 static struct memo *memo_of(const struct fast *f, PyObject *key)
@@ -103,68 +103,87 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
 
     release_check();
     if (PyVectorcall_NARGS(flagged) == 0)
-        return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
-    struct engine *e = node_engine(f->node);
+        return PyObject_Vectorcall(f->asker.slow, args, flagged, kwnames);
+    struct engine *e = node_engine(f->asker.node);
     if (!e)
         return NULL;
     PyObject *again = recall(f, e->p, args[0]);
     if (again)
         return f->is_async ? ready_new(f->st, Py_NewRef(again)) : Py_NewRef(again);
     if (!canonical(f, args[0], room, &key, &bytes))
-        return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
+        return PyObject_Vectorcall(f->asker.slow, args, flagged, kwnames);
     /* borrowed: what is let go elsewhere is dropped under the GIL only, which we hold */
     if (peerage_get_borrowed(e->p, key, bytes, &answer) == 1) {
         if (answer.value_type != PEERAGE_ERROR &&
-            (answer.value_type != PEERAGE_PICKLE || f->pickle)) {
+            (answer.value_type != PEERAGE_PICKLE || f->asker.pickle)) {
             remember(f, args[0], &answer);
-            PyObject *value = value_take(f->st, e->p, key, bytes, &answer, f->pickle);
+            PyObject *value = value_take(f->st, e->p, key, bytes, &answer, f->asker.pickle);
             return value && f->is_async ? ready_new(f->st, value) : value;
         }
         peerage_blob_free(answer.blob);
     }
-    return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
+    PyObject *asking = asking_new(f->st, &f->asker, self, key, bytes, args,
+                                  PyVectorcall_NARGS(flagged), kwnames);
+    if (asking || PyErr_Occurred())
+        return asking;
+    return PyObject_Vectorcall(f->asker.slow, args, flagged, kwnames);
 }
 
-/* Fast(node, prefix, slow, is_async, pickle) */
+/* Fast(node, prefix, slow, is_async, pickle, arguments, rebuild). `arguments` are those of Node.ask,
+ * with no key and no channel, for who asks by an Asking; None: by slow alone. */
 static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *node, *prefix, *slow;
+    PyObject *node, *prefix, *slow, *arguments, *rebuild;
+    struct peerage_ask terms = {0};
     int is_async, pickle;
     struct state *st = state_of(type);
 
-    if (kwargs || !PyArg_ParseTuple(args, "O!SOpp", st->node, &node, &prefix, &slow, &is_async,
-                                    &pickle))
+    if (kwargs || !PyArg_ParseTuple(args, "O!SOppOO", st->node, &node, &prefix, &slow, &is_async,
+                                    &pickle, &arguments, &rebuild))
         return NULL;
+    if (arguments != Py_None) {
+        bool unused;
+        if (!PyTuple_CheckExact(arguments) || PyTuple_GET_SIZE(arguments) != ASK_ARGUMENTS)
+            return PyErr_Format(PyExc_TypeError, "arguments: a tuple of %d", ASK_ARGUMENTS);
+        if (node_ask_arguments(&PyTuple_GET_ITEM(arguments, 0), &terms, &unused) < 0)
+            return NULL;
+        terms.key = terms.channel = terms.loader = NULL;        /* were borrowed */
+        terms.key_bytes = terms.channel_bytes = terms.loader_bytes = 0;
+    }
     struct fast *f = (struct fast *)type->tp_alloc(type, 0);
     if (!f)
         return NULL;
     f->vectorcall = call;
     f->st = st;
-    f->node = (struct node *)Py_NewRef(node);
+    f->asker.node = (struct node *)Py_NewRef(node);
+    f->asker.slow = Py_NewRef(slow);
+    f->asker.rebuild = arguments != Py_None ? Py_NewRef(rebuild) : NULL;
+    f->asker.terms = terms;
+    f->asker.pickle = pickle;
     f->prefix = Py_NewRef(prefix);
-    f->slow = Py_NewRef(slow);
     f->is_async = is_async;
-    f->pickle = pickle;
     return (PyObject *)f;
 }
 
 static PyObject *wrapped(PyObject *self, void *unused)
 {
     (void)unused;
-    return Py_NewRef(((struct fast *)self)->slow);
+    return Py_NewRef(((struct fast *)self)->asker.slow);
 }
 
 static int traverse(struct fast *f, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(f));
-    Py_VISIT((PyObject *)f->node);
-    Py_VISIT(f->slow);
+    Py_VISIT((PyObject *)f->asker.node);
+    Py_VISIT(f->asker.slow);
+    Py_VISIT(f->asker.rebuild);
     return 0;
 }
 
 static int clear(struct fast *f)
 {
-    Py_CLEAR(f->slow);
+    Py_CLEAR(f->asker.slow);
+    Py_CLEAR(f->asker.rebuild);
     return 0;
 }
 
@@ -173,7 +192,7 @@ static void dealloc(struct fast *f)
     PyTypeObject *type = Py_TYPE(f);
     PyObject_GC_UnTrack(f);
     clear(f);
-    Py_XDECREF((PyObject *)f->node);
+    Py_XDECREF((PyObject *)f->asker.node);
     Py_XDECREF(f->prefix);
     for (size_t i = 0; f->memos && i < MEMO_SLOTS; i++)
         Py_XDECREF(f->memos[i].key);

@@ -19,17 +19,13 @@ from opcode import opname
 from typing import TYPE_CHECKING, Any
 
 from . import checks, errors
-from ._native import Hit, decode, encode
+from ._native import Hit, chain, decode, encode
 
 if TYPE_CHECKING:
     from .cache import Cache
     from .peers import Peers
 
 FOREVER_MS = 2**32 - 1
-
-# The keys being loaded on the way to here: a loader's questions carry it, so that a loader
-# that asks for its own key gets an error and not a deadlock.
-chain: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("peerage_chain", default=())
 
 
 def to_ms(seconds: float | None, what: str = "a time") -> int:

@@ -28,7 +28,7 @@ from ._native import MISS, ClosedError, Failed, Hit, Load, LoadLostError, Waiter
 from .cache import Cache, Report, channel_name
 from .errors import LoopError, encode
 from .functions import Definition, Key
-from .loads import Leader, Terms, Work, arun, by_signal, chain, run, to_ms
+from .loads import Leader, Terms, Work, arun, by_signal, run, to_ms
 from .tallies import Tally
 
 log = logging.getLogger("peerage")
@@ -117,9 +117,6 @@ class Peers:
         self._closed = False
         self._context = contextvars.copy_context()
         self._threads: list[threading.Thread] = []
-        self._ports: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        # (loop, port), weakly: most processes have one loop, and a dictionary's look-up costs more
-        self._newest_port: tuple[Callable[[], Any], Callable[[], Any]] = _nothing, _nothing
         self._starting: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._start_loop: Callable[[], Any] = _nothing
         self._tasks: dict[int, Callable[[], Any]] = {}
@@ -372,7 +369,7 @@ class Peers:
             await arun(self, work, load, leader, for_others)
         finally:
             self._tasks.pop(load.load_id, None)
-            port = self._port_of(loop)
+            port = self._node.port(loop)
             if port is not None:
                 port.tasks.pop(load.load_id, None)
                 # who waits on this loop need not wait for its next turn
@@ -446,19 +443,13 @@ class Peers:
     def _in_loop() -> bool:
         return asyncio._get_running_loop() is not None
 
-    def _port_of(self, loop: Any) -> Any:
-        newest, port = self._newest_port
-        return port() if newest() is loop else self._ports.get(loop, _nothing)()
-
-    def _port(self, loop: Any) -> Any:
+    def _port(self, loop: Any) -> _native.Port:
         """This loop's port. The loop's own reader handle is what keeps it."""
-        port = self._port_of(loop)
+        port = self._node.port(loop)
         if port is not None:
             return port
-        port = _native.Port(self._node, _weakly(self._load_here), _weakly(self._cancel))
+        port = _native.Port(self._node, loop, _weakly(self._load_here), _weakly(self._cancel))
         loop.add_reader(port.fileno(), port.run)
-        self._ports[loop] = weakref.ref(port)
-        self._newest_port = weakref.ref(loop), self._ports[loop]
         if self._start_loop is _nothing:
             self._adopt(loop)
         return port
@@ -474,22 +465,22 @@ class Peers:
 
     def _drop_port(self, loop: Any) -> None:
         """After close: tell this loop's waiters, then leave the loop alone."""
-        port = self._port_of(loop)
+        port = self._node.port(loop)
         if port is not None:
             port.run()
             loop.remove_reader(port.fileno())
-            self._ports.pop(loop, None)
-            self._newest_port = _nothing, _nothing
+            port.gone()
 
     # -- asking --------------------------------------------------------------------------------
 
+    @staticmethod
     def _arguments(
-        self, work: Work | None, terms: Terms, key: bytes, channel: bytes, flags: int,
+        work: Work | None, terms: Terms, key: bytes, channel: bytes, flags: int,
         timeout_ms: int,
     ) -> tuple[Any, ...]:  # fmt: skip
         return (
             key, channel, work.loader if work is not None else b"", terms.ttl_ms, terms.stale_ms,
-            terms.load_timeout_ms, timeout_ms, flags, chain.get(), terms.pickle,
+            terms.load_timeout_ms, timeout_ms, flags, terms.pickle,
         )  # fmt: skip
 
     def _ask(
