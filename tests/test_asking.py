@@ -1,12 +1,15 @@
-"""`await cache.aget(...)` for what is not here: asked and answered without a step in Python, and
-still to everyone the coroutine that it stands for. With the layer off a question waits where
-somebody else is loading its key; what another node answers is in test_peers.py."""
+"""`await cache.aget(...)`, and an async decorated function, for what is not here: asked and answered
+without a step in Python, and still to everyone the coroutine that it stands for. With the layer
+off a question waits where somebody else is loading its key; what another node answers is in
+test_peers.py."""
 
 import asyncio
+import contextvars
 import gc
 import os
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -25,10 +28,15 @@ def cache(peers):
     return peers.cache("c", ttl=60)
 
 
+def in_peerage(frame):
+    return os.path.dirname(peerage.__file__) in frame.f_code.co_filename
+
+
 class Loading:
     """A load of the key "k" on another thread, until it is let go."""
 
-    def __init__(self, cache, made):
+    def __init__(self, cache, made, raised=peerage.RemoteLoadError):
+        self.raised = raised
         self.begun, self.go, self.made = threading.Event(), threading.Event(), made
         self.thread = threading.Thread(target=self.run, args=(cache,))
 
@@ -42,7 +50,7 @@ class Loading:
     def run(self, cache):
         try:
             cache.get_or_load("k", self.load)
-        except peerage.RemoteLoadError:
+        except self.raised:
             pass
 
     def __enter__(self):
@@ -71,7 +79,7 @@ def test_a_question_takes_no_step_in_python(cache):
     called = []
 
     def note(frame, event, argument):
-        if event == "call" and os.path.dirname(peerage.__file__) in frame.f_code.co_filename:
+        if event == "call" and in_peerage(frame):
             called.append(frame.f_code.co_name)
 
     async def main():
@@ -349,3 +357,204 @@ def test_a_loop_that_is_closed_while_a_question_waits(cache):
 
 async def waiting_task(cache):
     return await waiting(cache.aget("k"))
+
+
+# -- decorated functions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("channel", [None, "{x}"])
+def test_a_call_that_waits_for_anothers_load_takes_no_step_in_python_but_for_its_channel(
+    cache, channel
+):
+    begun, go = threading.Event(), threading.Event()
+
+    @cache.cached("{x}", name="f", channel=channel)
+    async def f(x):
+        begun.set()
+        await asyncio.get_running_loop().run_in_executor(None, go.wait, 10)
+        return [x]
+
+    called = []
+
+    def note(frame, event, argument):
+        if event == "call" and in_peerage(frame) and frame.f_code.co_name != "<genexpr>":
+            called.append(frame.f_code.co_name)
+
+    async def main():
+        await with_a_port(cache)
+        loading = threading.Thread(target=asyncio.run, args=(awaited(f, 1),))
+        loading.start()
+        assert await asyncio.get_running_loop().run_in_executor(None, begun.wait, 5)
+        threading.Timer(0.1, go.set).start()
+        sys.setprofile(note)
+        try:
+            assert await f(1) == [1]
+        finally:
+            sys.setprofile(None)
+        loading.join(5)
+
+    asyncio.run(main())
+    assert called == ([] if channel is None else ["_channel", "encoded"])
+    assert f.cache_info().load == 2 and f.cache_info().error == 0
+
+
+async def awaited(function, *args):
+    return await function(*args)
+
+
+class Listed(Exception):
+    pass
+
+
+def test_a_call_that_loads(cache):
+    """In its caller's context, for all who ask meanwhile; and what comes of it is counted."""
+    variable, calls = contextvars.ContextVar("variable"), []
+
+    @cache.cached("{x}", name="f")
+    async def f(x, unseen=None):
+        calls.append(x)
+        await asyncio.sleep(0.05)
+        return {"x": x, "of": variable.get(), "unseen": unseen}
+
+    async def main():
+        await with_a_port(cache)
+        variable.set("the caller")
+        question = f(1, unseen=3)
+        assert "f" in repr(asyncio.ensure_future(question))
+        made = await asyncio.gather(*(f(1) for _ in range(5)))
+        assert made == [{"x": 1, "of": "the caller", "unseen": 3}] * 5
+        assert len({id(each) for each in made}) == 5 and calls == [1]
+        assert await f(1) == made[0]
+        info = f.cache_info()
+        assert (info.load, info.local, info.error) == (6, 1, 0)
+        with pytest.warns(RuntimeWarning, match=r"coroutine '.*<locals>\.f' was never awaited"):
+            f(2)
+            gc.collect()
+
+    asyncio.run(main())
+    assert calls == [1]
+
+
+def test_a_call_whose_loader_raises(cache):
+    """Its own caller gets the object itself, the others one of their own."""
+    error = Listed("no")
+
+    @cache.cached("{x}", name="f", raises=Listed)
+    async def f(x):
+        await asyncio.sleep(0.05)
+        raise error if x else ValueError("other")
+
+    async def main():
+        await with_a_port(cache)
+        errors = await asyncio.gather(*(f(1) for _ in range(3)), return_exceptions=True)
+        assert errors[0] is error and [type(e) for e in errors] == [Listed] * 3
+        assert errors[1] is not error and errors[1] is not errors[2]
+        errors = await asyncio.gather(*(f(0) for _ in range(2)), return_exceptions=True)
+        assert [type(e) for e in errors] == [peerage.RemoteLoadError] * 2
+        assert isinstance(errors[0].__cause__, ValueError)
+        assert f.cache_info().error == 5 and f.cache_info().load == 0
+
+    asyncio.run(main())
+
+
+class Unreadable:
+    def __reduce__(self):
+        return next, (iter(()),)
+
+
+def test_an_error_that_no_future_takes_is_told_all_the_same(peers):
+    """A StopIteration, of a value that can't be read."""
+    pickling = peers.cache("p", pickle=True)
+
+    async def main():
+        await with_a_port(pickling)
+        with Loading(pickling, Unreadable(), StopIteration) as loading:
+            task = await waiting(pickling.aget("k"))
+            loading.go.set()
+            with pytest.raises((TypeError, RuntimeError), match="StopIteration"):
+                await asyncio.wait_for(task, 5)
+
+    asyncio.run(main())
+
+
+def test_a_call_whose_loader_cancels_itself_does_not_go_round_for_ever(cache):
+    @cache.cached("{x}", name="f")
+    async def f(x):
+        raise asyncio.CancelledError
+
+    async def main():
+        await with_a_port(cache)
+        with pytest.raises(peerage.LoadLostError, match="was cancelled"):
+            await asyncio.wait_for(f(1), 5)
+
+    asyncio.run(main())
+
+
+def test_a_call_that_is_given_up_while_it_loads(cache):
+    """The others get the value; where nobody is left, the loader is cancelled."""
+    told = []
+
+    @cache.cached("{x}", name="f")
+    async def f(x):
+        try:
+            await asyncio.sleep(0.2 if x else 10)
+        except asyncio.CancelledError:
+            told.append(x)
+            raise
+        return "made"
+
+    async def main():
+        await with_a_port(cache)
+        tasks = [await waiting(f(1)) for _ in range(3)]
+        tasks[0].cancel()
+        assert await asyncio.gather(*tasks[1:]) == ["made"] * 2
+        tasks = [await waiting(f(0)) for _ in range(2)]
+        for task in tasks:
+            task.cancel()
+        until = asyncio.get_running_loop().time() + 5
+        while not told and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.01)
+        assert told == [0]
+
+    asyncio.run(main())
+
+
+def test_nothing_keeps_a_call_that_has_loaded(cache):
+    class Argument:
+        def __str__(self):
+            return "a"
+
+    @cache.cached("{x}", name="f")
+    async def f(x, argument=None):
+        return x
+
+    async def main():
+        await with_a_port(cache)
+        argument = Argument()
+        gone = weakref.ref(argument)
+        assert await f(1, argument) == 1
+        del argument
+        await asyncio.sleep(0.01)
+        assert gone() is None, "without the collector"
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
+
+
+def test_a_channel_that_is_wrong_is_worded_when_it_is_awaited(cache):
+    @cache.cached("{x}", name="f", channel="{x}")
+    async def f(x):
+        return x
+
+    async def main():
+        await with_a_port(cache)
+        question = f("x" * 300)
+        with pytest.raises(peerage.TooBigError):
+            await question
+        assert f.cache_info().error == 1
+
+    asyncio.run(main())

@@ -11,113 +11,111 @@
  */
 #include "binding.h"
 
-#define CHANNEL_MAX 255         /* as peerage.h says of struct peerage_ask */
-
 struct asking {
     PyObject_HEAD
     const struct state *st;
-    const struct asker *asker;  /* in keeper */
+    struct asker *asker;        /* in keeper */
     PyObject *keeper;
-    PyObject *given_key, *given_channel, *missing;      /* the call's arguments, for slow */
-    PyObject *key, *channel;    /* bytes, as they are asked for; channel may be NULL */
+    PyObject *key, *channel;    /* bytes; channel may be NULL */
+    PyObject *missing;          /* what no value is */
+    PyObject *args, *kwargs;    /* for slow, and args for lead; kwargs may be NULL */
+    PyObject *context;          /* the caller's, for a loader; NULL: not asked yet, or no loader */
     PyObject *awaited;          /* iterator of the future, or coroutine of slow; NULL: not yet */
     PyObject *waiter;           /* of the future; NULL: it is slow's coroutine */
     bool over;                  /* awaited to the end, closed, or thrown at */
 };
 
-/* The call's channel as bytes in *out, NULL for none. False: the slow path words what is wrong. */
-static bool read_channel(PyObject *given, PyObject **out)
-{
-    const char *at;
-    Py_ssize_t bytes;
+/* What questions have in common. */
 
-    *out = NULL;
-    if (given == Py_None)
-        return true;
-    if (PyUnicode_CheckExact(given)) {
-        at = PyUnicode_AsUTF8AndSize(given, &bytes);
-        if (!at) {
-            PyErr_Clear();
-            return false;
+int asker_init(struct asker *asker, PyObject *node, PyObject *slow, bool pickle,
+               PyObject *arguments, PyObject *rebuild, PyObject *lead)
+{
+    bool unused;
+
+    if (arguments != Py_None) {
+        if (!PyTuple_CheckExact(arguments) || PyTuple_GET_SIZE(arguments) != ASK_ARGUMENTS) {
+            PyErr_Format(PyExc_TypeError, "arguments: a tuple of %d", ASK_ARGUMENTS);
+            return -1;
         }
-    } else if (PyBytes_Check(given)) {
-        at = PyBytes_AS_STRING(given);
-        bytes = PyBytes_GET_SIZE(given);
-    } else {
-        return false;
+        if (node_ask_arguments(&PyTuple_GET_ITEM(arguments, 0), &asker->terms, &unused) < 0)
+            return -1;
+        asker->arguments = Py_NewRef(arguments);
     }
-    if (bytes == 0)
-        return true;
-    if (bytes > CHANNEL_MAX)
-        return false;
-    *out = PyBytes_FromStringAndSize(at, bytes);
-    return *out != NULL;
+    asker->node = (struct node *)Py_NewRef(node);
+    asker->slow = Py_NewRef(slow);
+    asker->rebuild = Py_NewRef(rebuild);
+    asker->lead = lead == Py_None ? NULL : Py_NewRef(lead);
+    asker->pickle = pickle;
+    return 0;
 }
 
-PyObject *asking_new(const struct state *st, const struct asker *asker, PyObject *keeper,
-                     const void *key, size_t key_bytes, PyObject *const *args, Py_ssize_t count,
-                     PyObject *kwnames)
+int asker_visit(struct asker *asker, visitproc visit, void *arg)
 {
-    PyObject *missing = count > 1 ? args[1] : NULL, *channel = NULL, *channel_bytes;
+    Py_VISIT((PyObject *)asker->node);
+    Py_VISIT(asker->slow);
+    Py_VISIT(asker->rebuild);
+    Py_VISIT(asker->lead);
+    return 0;
+}
 
-    if (!asker->rebuild || count > 2)
-        return NULL;
-    for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); i++) {
-        PyObject *name = PyTuple_GET_ITEM(kwnames, i);
-        if (PyUnicode_CompareWithASCIIString(name, "channel") == 0)
-            channel = args[count + i];
-        else if (!missing && PyUnicode_CompareWithASCIIString(name, "default") == 0)
-            missing = args[count + i];
-        else
-            return NULL;
-    }
-    channel = channel ? channel : Py_None;
-    if (!read_channel(channel, &channel_bytes))
-        return NULL;
-    struct asking *a = PyObject_GC_New(struct asking, st->asking);
+/* But for the node and the arguments, which calls still look at. */
+void asker_clear(struct asker *asker)
+{
+    Py_CLEAR(asker->slow);
+    Py_CLEAR(asker->rebuild);
+    Py_CLEAR(asker->lead);
+}
+
+void asker_free(struct asker *asker)
+{
+    asker_clear(asker);
+    Py_XDECREF((PyObject *)asker->node);
+    Py_XDECREF(asker->arguments);
+}
+
+/* One question. */
+
+PyObject *asking_new(const struct state *st, struct asker *asker, PyObject *keeper, PyObject *key,
+                     PyObject *channel, PyObject *missing, PyObject *args, PyObject *kwargs)
+{
+    struct asking *a = key && args ? PyObject_GC_New(struct asking, st->asking) : NULL;
     if (!a) {
-        Py_XDECREF(channel_bytes);
+        Py_XDECREF(key);
+        Py_XDECREF(channel);
+        Py_XDECREF(args);
+        Py_XDECREF(kwargs);
         return NULL;
     }
     a->st = st;
     a->asker = asker;
     a->keeper = Py_NewRef(keeper);
-    a->given_key = Py_NewRef(args[0]);
-    a->given_channel = Py_NewRef(channel);
-    a->missing = Py_NewRef(missing ? missing : Py_None);
-    a->key = PyBytes_FromStringAndSize(key, (Py_ssize_t)key_bytes);
-    a->channel = channel_bytes;
-    a->awaited = a->waiter = NULL;
-    a->over = !a->key;
+    a->key = key;
+    a->channel = channel;
+    a->missing = Py_NewRef(missing);
+    a->args = args;
+    a->kwargs = kwargs;
+    a->context = a->awaited = a->waiter = NULL;
+    a->over = false;
     PyObject_GC_Track(a);
-    if (!a->key)
-        Py_CLEAR(a);
     return (PyObject *)a;
 }
 
+/* Keeps an exception that is set. */
 static void end(struct asking *a)
 {
     a->over = true;
+    if (!a->awaited && !a->waiter)
+        return;
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
     if (a->waiter)
-        port_leave(a->waiter);  /* does nothing where the future is completed */
+        port_forsake(a->waiter);
     Py_CLEAR(a->waiter);
     Py_CLEAR(a->awaited);
+    PyErr_Restore(type, error, traceback);
 }
 
-/* Both begin(): set `awaited`, or return an answer that was there at once; else an exception. */
-
-static PyObject *begin_slow(struct asking *a)
-{
-    PyObject *args = PyTuple_Pack(2, a->given_key, a->missing);
-    PyObject *kwargs = Py_BuildValue("{sO}", "channel", a->given_channel);
-
-    if (args && kwargs)
-        a->awaited = PyObject_Call(a->asker->slow, args, kwargs);
-    Py_XDECREF(args);
-    Py_XDECREF(kwargs);
-    return NULL;
-}
-
+/* An answer that was there at once; NULL with an exception, or without: `awaited` will tell. */
 static PyObject *begin(struct asking *a)
 {
     struct peerage_ask question = a->asker->terms;
@@ -130,7 +128,8 @@ static PyObject *begin(struct asking *a)
     PyObject *port = Py_XNewRef(port_of(e, loop));
     if (!port) {
         Py_DECREF(loop);
-        return begin_slow(a);
+        a->awaited = PyObject_Call(a->asker->slow, a->args, a->kwargs);
+        return NULL;
     }
     question.key = PyBytes_AS_STRING(a->key);
     question.key_bytes = (size_t)PyBytes_GET_SIZE(a->key);
@@ -139,10 +138,12 @@ static PyObject *begin(struct asking *a)
         question.channel_bytes = (size_t)PyBytes_GET_SIZE(a->channel);
     }
     PyObject *future = PyObject_CallMethodNoArgs(loop, a->st->text_create_future);
-    if (future)
+    bool asks = future && (!a->asker->lead || (a->context = PyContext_CopyCurrent()));
+    if (asks)
         answer = port_ask_bare(port, &question, a->key, a->asker->pickle, a->missing,
-                               a->asker->rebuild, future, &a->waiter);
-    if (future && a->waiter) {
+                               a->asker->rebuild, a->asker->lead ? (PyObject *)a : NULL, future,
+                               &a->waiter);
+    if (asks && !answer && !PyErr_Occurred()) {
         PyAsyncMethods *as = Py_TYPE(future)->tp_as_async;
         a->awaited = as && as->am_await ? as->am_await(future)
                                         : PyErr_Format(PyExc_TypeError, "a future is awaitable");
@@ -151,6 +152,36 @@ static PyObject *begin(struct asking *a)
     Py_DECREF(port);
     Py_DECREF(loop);
     return answer;
+}
+
+/* Called with a Load: it falls to this question to run the loader. From now on that is its
+ * Leader's, in Python. */
+static PyObject *call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    struct asking *a = (struct asking *)self;
+    PyObject *leader = NULL, *out = NULL;
+
+    if (!a->waiter || !a->asker->lead)
+        return PyErr_Format(PyExc_RuntimeError, "nobody waits for this load");
+    PyObject *asked = port_asked(a->waiter);
+    if (asked)
+        leader = PyObject_CallFunctionObjArgs(a->asker->lead, a->context, asked, a->args, NULL);
+    if (leader && a->waiter && port_led(a->waiter, leader) == 0)
+        out = PyObject_Call(leader, args, kwargs);
+    Py_XDECREF(leader);
+    Py_XDECREF(asked);
+    return out;
+}
+
+/* Slow counts for itself. */
+static void tally(struct asking *a, PySendResult step)
+{
+    if (!a->waiter)
+        return;
+    if (step == PYGEN_RETURN)
+        a->asker->hits[port_tier(a->waiter)]++;
+    else if (step == PYGEN_ERROR && PyErr_ExceptionMatches(PyExc_Exception))
+        a->asker->errors++;
 }
 
 static PySendResult am_send(PyObject *self, PyObject *sent, PyObject **result)
@@ -165,19 +196,22 @@ static PySendResult am_send(PyObject *self, PyObject *sent, PyObject **result)
     *result = a->awaited ? NULL : begin(a);
     step = a->awaited ? PyIter_Send(a->awaited, sent, result) : *result ? PYGEN_RETURN
                                                                         : PYGEN_ERROR;
+    tally(a, step);
     if (step != PYGEN_NEXT)
         end(a);
     return step;
 }
 
-/* A cancelled task throws. */
+/* A task throws what its future got for an exception, and that it was cancelled. */
 static PyObject *throw(struct asking *a, PyObject *const *args, Py_ssize_t count)
 {
     if (a->over)
         return ready_reused();
     if (!a->awaited || a->waiter) {
+        ready_raise(args, count);
+        tally(a, PYGEN_ERROR);
         end(a);
-        return ready_raise(args, count);
+        return NULL;
     }
     PyObject *call[4] = {a->awaited};
     for (Py_ssize_t i = 0; i < count && i < 3; i++)
@@ -203,7 +237,10 @@ static PyObject *qualname(PyObject *self, void *unused)
 {
     struct asking *a = (struct asking *)self;
     (void)unused;
-    return PyObject_GetAttr(a->asker->slow, a->st->text_qualname);
+    PyObject *function = PyObject_GetAttr(a->keeper, a->st->text_wrapped);
+    PyObject *name = function ? PyObject_GetAttr(function, a->st->text_qualname) : NULL;
+    Py_XDECREF(function);
+    return name;
 }
 
 static void finalize(PyObject *self)
@@ -225,9 +262,10 @@ static int traverse(struct asking *a, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(a));
     Py_VISIT(a->keeper);
-    Py_VISIT(a->given_key);
-    Py_VISIT(a->given_channel);
     Py_VISIT(a->missing);
+    Py_VISIT(a->args);
+    Py_VISIT(a->kwargs);
+    Py_VISIT(a->context);
     Py_VISIT(a->awaited);
     Py_VISIT(a->waiter);
     return 0;
@@ -237,6 +275,9 @@ static int clear(struct asking *a)
 {
     end(a);
     Py_CLEAR(a->missing);
+    Py_CLEAR(a->args);
+    Py_CLEAR(a->kwargs);
+    Py_CLEAR(a->context);
     return 0;
 }
 
@@ -248,8 +289,6 @@ static void dealloc(struct asking *a)
     PyObject_GC_UnTrack(a);
     clear(a);
     Py_CLEAR(a->keeper);
-    Py_CLEAR(a->given_key);
-    Py_CLEAR(a->given_channel);
     Py_CLEAR(a->key);
     Py_CLEAR(a->channel);
     PyObject_GC_Del(a);
@@ -273,6 +312,7 @@ static PyType_Slot slots[] = {
     {Py_tp_finalize, finalize},
     {Py_tp_traverse, traverse},
     {Py_tp_clear, clear},
+    {Py_tp_call, call},
     {Py_tp_iternext, ready_next},
     {Py_tp_iter, PyObject_SelfIter},
     {Py_am_await, PyObject_SelfIter},

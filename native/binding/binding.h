@@ -31,7 +31,8 @@ struct state {
     PyObject *chain;                    /* ContextVar of the keys being loaded on the way to here:
                                            a loader's questions carry it, so that one that asks
                                            for its own key gets an error and not a deadlock */
-    PyObject *text_create_future, *text_throw, *text_close, *text_qualname;
+    PyObject *text_create_future, *text_throw, *text_close, *text_wrapped, *text_qualname;
+    PyObject *text_rebuild;
     PyObject *text_done, *text_set_result, *text_set_exception;
     PyObject *text_hex, *text_isoformat, *text_fromisoformat, *text_utcoffset;
 };
@@ -69,8 +70,8 @@ PyObject *value_decode(const struct state *, int type, const void *at, size_t by
  * replaced by the object made here. Frees the answer's blob in every case. */
 PyObject *value_take(const struct state *, peerage *, const void *key, size_t key_bytes,
                      struct peerage_answer *, bool pickle);
-/* A whole answer as Python sees it: Hit, MISS, Load, Failed, None for "ask again"; trouble
- * is raised. Frees the answer's blob. */
+/* A whole answer as Python sees it: Hit, MISS, Load, Failed; trouble is raised. Frees the
+ * answer's blob. */
 PyObject *value_answer(const struct state *, peerage *, const void *key, size_t key_bytes,
                        struct peerage_answer *, bool pickle);
 /* The same for who wants no more than the value: that, `missing` for none, and raised what
@@ -146,13 +147,20 @@ int port_types_add(PyObject *module, struct state *);
 peerage_port *port_native(PyObject *port);
 /* The port of an event loop, borrowed; NULL: it has none. */
 PyObject *port_of(struct engine *, PyObject *loop);
-/* Ask for a key whose value alone is wanted (value_bare). The value, or NULL: with *waiter (a
- * new reference), which completes the future with it later, or with an exception. */
+/* Ask for a key whose value alone is wanted (value_bare). The value, or NULL with an exception;
+ * or NULL without one: the future is completed with either later. `load_hook` as Port.ask's.
+ * *waiter is a new reference, and NULL only where an exception is set. */
 PyObject *port_ask_bare(PyObject *port, const struct peerage_ask *, PyObject *key, bool pickle,
-                        PyObject *missing, PyObject *rebuild, PyObject *future,
-                        PyObject **waiter);
-/* The future of a waiter will not be completed any more. False: it has been. */
-bool port_leave(PyObject *waiter);
+                        PyObject *missing, PyObject *rebuild, PyObject *load_hook,
+                        PyObject *future, PyObject **waiter);
+/* enum peerage_tier: where a waiter's value came from. */
+int port_tier(PyObject *waiter);
+/* (port, waiter, future) of one that waits, for a Leader; and that Leader from now on hears of
+ * its loads and says their errors. */
+PyObject *port_asked(PyObject *waiter);
+int port_led(PyObject *waiter, PyObject *leader);
+/* Nobody waits for its future any more. */
+void port_forsake(PyObject *waiter);
 
 /* template.c */
 int template_type_add(PyObject *module, struct state *);
@@ -174,21 +182,29 @@ PyObject *ready_send(PyObject *, PyObject *sent);
 PyObject *ready_raise(PyObject *const *args, Py_ssize_t count);
 PyObject *ready_reused(void);       /* raises that it was awaited before; NULL */
 
-/* asking.c. What questions of one cache without a loader have in common. */
+/* asking.c. What the questions of one cache or function have in common. */
 struct asker {
     struct node *node;
-    PyObject *slow;             /* slow(key, default, channel=...): the same in Python */
-    PyObject *rebuild;          /* rebuild(error): the exception that says a loader's error;
-                                   NULL: all questions are slow's */
-    struct peerage_ask terms;   /* all but the key and the channel */
+    PyObject *slow;             /* the same question in Python: a coroutine function */
+    PyObject *rebuild;          /* rebuild(error): the exception that says a loader's error */
+    PyObject *lead;             /* lead(context, asked, args) -> a Leader for its loads; NULL:
+                                   there is no loader */
+    PyObject *arguments;        /* of Node.ask, for key and channel; NULL: all questions are slow's */
+    struct peerage_ask terms;   /* the same; borrows from them */
     bool pickle;
+    unsigned long long hits[PEERAGE_TIER_LOAD + 1], errors;     /* answers, apart from slow's */
 };
+int asker_init(struct asker *, PyObject *node, PyObject *slow, bool pickle, PyObject *arguments,
+               PyObject *rebuild, PyObject *lead);
+int asker_visit(struct asker *, visitproc visit, void *arg);
+void asker_clear(struct asker *);            /* for tp_clear */
+void asker_free(struct asker *);
 int asking_type_add(PyObject *module, struct state *);
-/* The answer to a call, as an awaitable. `asker` lies in `keeper`. `key` is args[0] in its
- * canonical form. NULL without an exception: the call is slow's. */
-PyObject *asking_new(const struct state *, const struct asker *, PyObject *keeper,
-                     const void *key, size_t key_bytes, PyObject *const *args, Py_ssize_t count,
-                     PyObject *kwnames);
+/* The answer to a call, as an awaitable. `asker` lies in `keeper`. Takes key, channel (bytes, may
+ * be NULL), args and kwargs, which are slow's (may be NULL). NULL args
+ * or key: an exception is set. */
+PyObject *asking_new(const struct state *, struct asker *, PyObject *keeper, PyObject *key,
+                     PyObject *channel, PyObject *missing, PyObject *args, PyObject *kwargs);
 
 /* Make a type of `spec` and, unless `name` is NULL, show it in the module. */
 PyTypeObject *type_add(PyObject *module, PyType_Spec *spec, const char *name);

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
+#define CHANNEL_MAX 255         /* as peerage.h says of struct peerage_ask */
 #define MEMO_SLOTS 512u         /* 16 KB, made at the first hit */
 
 struct memo {
@@ -93,6 +94,74 @@ static bool canonical(const struct fast *f, PyObject *key, unsigned char *out, c
     return true;
 }
 
+/* The arguments of `aget(key, default=None, *, channel=None)` that follow the key. */
+struct wanted {
+    PyObject *missing;          /* borrowed */
+    PyObject *channel;          /* a new reference to bytes, or NULL for none */
+    PyObject *kwargs;           /* a new reference to what was given by keyword and is not
+                                   `missing`, or NULL for nothing */
+};
+
+static bool read_channel(PyObject *given, PyObject **out)
+{
+    const char *at;
+    Py_ssize_t bytes;
+
+    *out = NULL;
+    if (given == Py_None)
+        return true;
+    if (PyUnicode_CheckExact(given)) {
+        at = PyUnicode_AsUTF8AndSize(given, &bytes);
+        if (!at) {
+            PyErr_Clear();
+            return false;
+        }
+    } else if (PyBytes_Check(given)) {
+        at = PyBytes_AS_STRING(given);
+        bytes = PyBytes_GET_SIZE(given);
+    } else {
+        return false;
+    }
+    if (bytes == 0)
+        return true;
+    if (bytes > CHANNEL_MAX)
+        return false;
+    *out = PyBytes_FromStringAndSize(at, bytes);
+    return *out != NULL;
+}
+
+/* False: the slow path words what is wrong. */
+static bool read_wanted(PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
+                        struct wanted *out)
+{
+    PyObject *missing = count > 1 ? args[1] : NULL, *channel = NULL;
+
+    *out = (struct wanted){0};
+    if (count > 2)
+        return false;
+    for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); i++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, i);
+        if (PyUnicode_CompareWithASCIIString(name, "channel") == 0)
+            channel = args[count + i];
+        else if (!missing && PyUnicode_CompareWithASCIIString(name, "default") == 0)
+            missing = args[count + i];
+        else
+            return false;
+    }
+    out->missing = missing ? missing : Py_None;
+    if (!channel || channel == Py_None)
+        return true;
+    if (!read_channel(channel, &out->channel))
+        return false;
+    out->kwargs = Py_BuildValue("{sO}", "channel", channel);
+    if (!out->kwargs) {
+        PyErr_Clear();
+        Py_CLEAR(out->channel);
+        return false;
+    }
+    return true;
+}
+
 static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *kwnames)
 {
     struct fast *f = (struct fast *)self;
@@ -122,11 +191,12 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
         }
         peerage_blob_free(answer.blob);
     }
-    PyObject *asking = asking_new(f->st, &f->asker, self, key, bytes, args,
-                                  PyVectorcall_NARGS(flagged), kwnames);
-    if (asking || PyErr_Occurred())
-        return asking;
-    return PyObject_Vectorcall(f->asker.slow, args, flagged, kwnames);
+    struct wanted wanted;
+    if (!f->asker.arguments || !read_wanted(args, PyVectorcall_NARGS(flagged), kwnames, &wanted))
+        return PyObject_Vectorcall(f->asker.slow, args, flagged, kwnames);
+    return asking_new(f->st, &f->asker, self, PyBytes_FromStringAndSize(key, (Py_ssize_t)bytes),
+                      wanted.channel, wanted.missing, PyTuple_Pack(2, args[0], wanted.missing),
+                      wanted.kwargs);
 }
 
 /* Fast(node, prefix, slow, is_async, pickle, arguments, rebuild). `arguments` are those of Node.ask,
@@ -134,32 +204,21 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
 static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *node, *prefix, *slow, *arguments, *rebuild;
-    struct peerage_ask terms = {0};
     int is_async, pickle;
     struct state *st = state_of(type);
 
     if (kwargs || !PyArg_ParseTuple(args, "O!SOppOO", st->node, &node, &prefix, &slow, &is_async,
                                     &pickle, &arguments, &rebuild))
         return NULL;
-    if (arguments != Py_None) {
-        bool unused;
-        if (!PyTuple_CheckExact(arguments) || PyTuple_GET_SIZE(arguments) != ASK_ARGUMENTS)
-            return PyErr_Format(PyExc_TypeError, "arguments: a tuple of %d", ASK_ARGUMENTS);
-        if (node_ask_arguments(&PyTuple_GET_ITEM(arguments, 0), &terms, &unused) < 0)
-            return NULL;
-        terms.key = terms.channel = terms.loader = NULL;        /* were borrowed */
-        terms.key_bytes = terms.channel_bytes = terms.loader_bytes = 0;
-    }
     struct fast *f = (struct fast *)type->tp_alloc(type, 0);
     if (!f)
         return NULL;
+    if (asker_init(&f->asker, node, slow, pickle, arguments, rebuild, Py_None) < 0) {
+        Py_DECREF(f);
+        return NULL;
+    }
     f->vectorcall = call;
     f->st = st;
-    f->asker.node = (struct node *)Py_NewRef(node);
-    f->asker.slow = Py_NewRef(slow);
-    f->asker.rebuild = arguments != Py_None ? Py_NewRef(rebuild) : NULL;
-    f->asker.terms = terms;
-    f->asker.pickle = pickle;
     f->prefix = Py_NewRef(prefix);
     f->is_async = is_async;
     return (PyObject *)f;
@@ -174,16 +233,12 @@ static PyObject *wrapped(PyObject *self, void *unused)
 static int traverse(struct fast *f, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(f));
-    Py_VISIT((PyObject *)f->asker.node);
-    Py_VISIT(f->asker.slow);
-    Py_VISIT(f->asker.rebuild);
-    return 0;
+    return asker_visit(&f->asker, visit, arg);
 }
 
 static int clear(struct fast *f)
 {
-    Py_CLEAR(f->asker.slow);
-    Py_CLEAR(f->asker.rebuild);
+    asker_clear(&f->asker);
     return 0;
 }
 
@@ -191,8 +246,7 @@ static void dealloc(struct fast *f)
 {
     PyTypeObject *type = Py_TYPE(f);
     PyObject_GC_UnTrack(f);
-    clear(f);
-    Py_XDECREF((PyObject *)f->asker.node);
+    asker_free(&f->asker);
     Py_XDECREF(f->prefix);
     for (size_t i = 0; f->memos && i < MEMO_SLOTS; i++)
         Py_XDECREF(f->memos[i].key);

@@ -30,10 +30,11 @@ struct waiter {
     struct waiter *prev, *next; /* in port->first's list while native code has it */
     struct port *port;          /* borrowed; NULL: completed, left, or the port is gone */
     PyObject *future;
-    PyObject *load_hook;        /* load_hook(Load): this question's own loader is to run */
+    PyObject *load_hook;        /* load_hook(Load): this question's own loader is to run; or NULL */
     PyObject *key;              /* bytes */
     PyObject *missing, *rebuild;        /* of value_bare; NULL: the future gets value_answer */
     bool pickle;
+    int tier;                   /* of the value it was completed with */
 };
 
 /* Waiters. */
@@ -47,10 +48,11 @@ static struct waiter *waiter_new(struct port *p, PyObject *future, PyObject *loa
     w->prev = w->next = NULL;
     w->port = NULL;
     w->future = Py_NewRef(future);
-    w->load_hook = Py_NewRef(load_hook);
+    w->load_hook = Py_XNewRef(load_hook);
     w->key = Py_NewRef(key);
     w->missing = w->rebuild = NULL;
     w->pickle = pickle;
+    w->tier = PEERAGE_TIER_LOCAL;
     PyObject_GC_Track(w);
     return w;
 }
@@ -125,7 +127,9 @@ static void complete(const struct state *st, PyObject *future, PyObject *value)
     if (done == Py_False)
         set = value ? PyObject_CallMethodOneArg(future, st->text_set_result, value)
                     : PyObject_CallMethodOneArg(future, st->text_set_exception, error);
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() && error && PyErr_GivenExceptionMatches(error, PyExc_StopIteration))
+        complete(st, future, NULL);     /* no future takes one: what it says of that */
+    else if (PyErr_Occurred())
         PyErr_WriteUnraisable(future);
     Py_XDECREF(set);
     Py_XDECREF(done);
@@ -154,11 +158,12 @@ static PyObject *load_of(const struct state *st, struct peerage_answer *a)
     return value_answer(st, NULL, NULL, 0, a, false);
 }
 
-static PyObject *answer_of(struct port *p, const struct waiter *w, struct peerage_answer *a)
+static PyObject *answer_of(struct port *p, struct waiter *w, struct peerage_answer *a)
 {
     const char *key = PyBytes_AS_STRING(w->key);
     size_t bytes = (size_t)PyBytes_GET_SIZE(w->key);
 
+    w->tier = a->tier;
     if (w->missing)
         return value_bare(p->st, p->engine->p, key, bytes, a, w->pickle, w->missing, w->rebuild);
     return value_answer(p->st, p->engine->p, key, bytes, a, w->pickle);
@@ -264,9 +269,8 @@ static PyObject *gone(const struct port *p)
     return errors_raise(p->st, PEERAGE_E_CLOSED, NULL);
 }
 
-/* The answer, or NULL: with *pending, a new reference, or with an exception. */
-static PyObject *ask_native(struct port *p, struct waiter *w, struct peerage_ask *question,
-                            PyObject **pending)
+/* The answer; NULL with an exception, or without: it is pending. */
+static PyObject *ask_native(struct port *p, struct waiter *w, struct peerage_ask *question)
 {
     struct peerage_answer answer;
     uint64_t chain[8];
@@ -277,7 +281,6 @@ static PyObject *ask_native(struct port *p, struct waiter *w, struct peerage_ask
     link_waiter(p, w);
     peerage_port_ask(p->native, question, w, &answer);
     if (answer.kind == PEERAGE_PENDING || answer.kind == PEERAGE_LOAD) {
-        *pending = Py_NewRef((PyObject *)w);
         if (answer.kind == PEERAGE_LOAD)
             call_load_hook(p, w->load_hook, load_of(p->st, &answer), answer.load_id);
         return NULL;
@@ -287,26 +290,48 @@ static PyObject *ask_native(struct port *p, struct waiter *w, struct peerage_ask
 }
 
 PyObject *port_ask_bare(PyObject *port, const struct peerage_ask *asked, PyObject *key, bool pickle,
-                        PyObject *missing, PyObject *rebuild, PyObject *future, PyObject **waiter)
+                        PyObject *missing, PyObject *rebuild, PyObject *load_hook,
+                        PyObject *future, PyObject **waiter)
 {
     struct port *p = (struct port *)port;
     struct peerage_ask question = *asked;
 
-    *waiter = NULL;
     if (!usable(p))
         return gone(p);
-    struct waiter *w = waiter_new(p, future, Py_None, key, pickle);
+    struct waiter *w = waiter_new(p, future, load_hook, key, pickle);
     if (!w)
         return NULL;
     w->missing = Py_NewRef(missing);
     w->rebuild = Py_NewRef(rebuild);
-    PyObject *out = ask_native(p, w, &question, waiter);
-    Py_DECREF(w);
-    return out;
+    *waiter = (PyObject *)w;    /* the hook may be called meanwhile */
+    return ask_native(p, w, &question);
 }
 
-/* ask(arguments, future, load_hook) -> Hit, MISS, Failed, None (ask again), or a Waiter: the
- * future is completed later. The arguments are Node.ask's, in a tuple as they are made: to
+int port_tier(PyObject *waiter)
+{
+    return ((struct waiter *)waiter)->tier;
+}
+
+PyObject *port_asked(PyObject *waiter)
+{
+    struct waiter *w = (struct waiter *)waiter;
+    PyObject *port = w->port ? (PyObject *)w->port : Py_None;
+    return PyTuple_Pack(3, port, waiter, w->future);
+}
+
+int port_led(PyObject *waiter, PyObject *leader)
+{
+    struct waiter *w = (struct waiter *)waiter;
+    PyObject *rebuild = PyObject_GetAttr(leader, state_of(Py_TYPE(w))->text_rebuild);
+    if (!rebuild)
+        return -1;
+    Py_XSETREF(w->rebuild, rebuild);
+    Py_XSETREF(w->load_hook, Py_NewRef(leader));
+    return 0;
+}
+
+/* ask(arguments, future, load_hook) -> Hit, MISS, Failed, or a Waiter: the future is completed
+ * with one of them later. The arguments are Node.ask's, in a tuple as they are made: to
  * spread it beside others would copy it twice. */
 static PyObject *ask(struct port *p, PyObject *const *args, Py_ssize_t count)
 {
@@ -324,10 +349,11 @@ static PyObject *ask(struct port *p, PyObject *const *args, Py_ssize_t count)
     struct waiter *w = waiter_new(p, args[1], args[2], asked[0], pickle);
     if (!w)
         return NULL;
-    PyObject *pending = NULL;
-    PyObject *out = ask_native(p, w, &question, &pending);
+    PyObject *out = ask_native(p, w, &question);
+    if (!out && !PyErr_Occurred())
+        return (PyObject *)w;
     Py_DECREF(w);
-    return out ? out : pending;
+    return out;
 }
 
 /* change(<the arguments of Node.change>, future) -> Waiter */
@@ -384,13 +410,20 @@ static PyObject *tally(struct port *p, PyObject *const *args, Py_ssize_t count)
     return rc < 0 ? errors_raise(p->st, rc, NULL) : counting_taken(rc, total);
 }
 
-bool port_leave(PyObject *waiter)
+static bool take_back(struct waiter *w)
 {
-    struct waiter *w = (struct waiter *)waiter;
     if (!w->port || !usable(w->port) || peerage_port_leave(w->port->native, w) != 1)
         return false;
     unlink_waiter(w);
     return true;
+}
+
+void port_forsake(PyObject *waiter)
+{
+    struct waiter *w = (struct waiter *)waiter;
+    take_back(w);               /* does nothing where it is completed */
+    Py_CLEAR(w->load_hook);     /* a cycle */
+    Py_CLEAR(w->rebuild);
 }
 
 /* leave(waiter) -> True: the future will not be completed any more */
@@ -398,7 +431,8 @@ static PyObject *leave(struct port *p, PyObject *waiter)
 {
     if (!Py_IS_TYPE(waiter, p->st->waiter))
         return PyErr_Format(PyExc_TypeError, "leave takes what ask returned");
-    return PyBool_FromLong(((struct waiter *)waiter)->port == p && port_leave(waiter));
+    struct waiter *w = (struct waiter *)waiter;
+    return PyBool_FromLong(w->port == p && take_back(w));
 }
 
 static PyObject *fileno_of(struct port *p, PyObject *unused)

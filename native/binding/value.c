@@ -258,8 +258,6 @@ PyObject *value_bare(const struct state *st, peerage *p, const void *key, size_t
         Py_XDECREF(error);
         return NULL;
     }
-    case PEERAGE_RETRY:
-        return errors_raise(st, PEERAGE_E_LOST, NULL);
     default:
         return errors_raise(st, a->error, NULL);
     }
@@ -286,8 +284,6 @@ PyObject *value_answer(const struct state *st, peerage *p, const void *key, size
         return answer_load(st, a);
     case PEERAGE_MISS:
         return Py_NewRef(st->miss);
-    case PEERAGE_RETRY:
-        Py_RETURN_NONE;
     default:
         return errors_raise(st, a->error, NULL);
     }

@@ -134,10 +134,12 @@ class Template:
     def arguments(self, key: bytes, /) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
 
 class Function:
-    local_hits: int
+    counts: dict[str, int]
     def __new__(
         cls, node: Node, template: Template, slow: Callable[..., Any],
-        bind: Callable[[Any, Any], Any], is_async: bool, pickle: bool, /,
+        bind: Callable[[Any, Any], Any], is_async: bool, pickle: bool,
+        arguments: tuple[Any, ...] | None, rebuild: Callable[[bytes], Exception],
+        lead: Callable[..., Any], channel: Callable[[bytes], bytes] | None, /,
     ) -> Function: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
@@ -145,7 +147,7 @@ class Function:
 class Fast:
     def __new__(
         cls, node: Node, prefix: bytes, slow: Callable[..., Any], is_async: bool, pickle: bool,
-        arguments: tuple[Any, ...] | None, rebuild: Callable[[bytes], Exception] | None, /,
+        arguments: tuple[Any, ...] | None, rebuild: Callable[[bytes], Exception], /,
     ) -> Fast: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 

@@ -56,7 +56,7 @@ class Cache:
         self._terms = self._make_terms((), {})
         # Local hits are found without a step in Python, and `aget` asks without one; the
         # methods below are what these call for everything else.
-        asked = peers._arguments(None, self._terms, b"", b"", 0, self._terms.timeout_ms)
+        asked = peers._arguments(b"", self._terms, b"", b"", 0)
         for method in ("get", "get_or_load", "aget", "aget_or_load"):
             vars(self)[method] = _native.Fast(
                 peers._node, self._prefix, getattr(self, method), method.startswith("a"), pickle,

@@ -35,7 +35,6 @@ log = logging.getLogger("peerage")
 
 DRAIN_S = 5.0
 JOIN_S = 5.0
-RETRIES_MAX = 16        # a load that is lost this often in a row is not asked for again
 LOOP_LOOK_S = 1.0       # how often who waits for a loader on a loop looks whether it still runs
 IDLE_MS = 60_000        # a loader thread that had nothing to do for so long ends
 STATES = ("new", "looking", "warming", "ready", "draining", "closed", "conflict")
@@ -475,12 +474,11 @@ class Peers:
 
     @staticmethod
     def _arguments(
-        work: Work | None, terms: Terms, key: bytes, channel: bytes, flags: int,
-        timeout_ms: int,
+        loader: bytes, terms: Terms, key: bytes, channel: bytes, flags: int
     ) -> tuple[Any, ...]:  # fmt: skip
         return (
-            key, channel, work.loader if work is not None else b"", terms.ttl_ms, terms.stale_ms,
-            terms.load_timeout_ms, timeout_ms, flags, terms.pickle,
+            key, channel, loader, terms.ttl_ms, terms.stale_ms, terms.load_timeout_ms,
+            terms.timeout_ms, flags, terms.pickle,
         )  # fmt: skip
 
     def _ask(
@@ -499,9 +497,8 @@ class Peers:
                 "async call, or make this one on another thread")
         if not self._running or self._node.inherited():
             self._ensure()
-        answer = self._node.ask(
-            *self._arguments(work, terms, key, channel, flags, terms.timeout_ms)
-        )
+        loader = work.loader if work is not None else b""
+        answer = self._node.ask(*self._arguments(loader, terms, key, channel, flags))
         if type(answer) is Load:
             assert work is not None
             return run(self, work, answer, key)
@@ -521,39 +518,24 @@ class Peers:
         loop = asyncio.get_running_loop()
         port = self._port(loop)
         leader = Leader(self, work, key) if work is not None else None
-        timeout_ms = terms.timeout_ms
-        until = time.monotonic() + timeout_ms / 1000 if timeout_ms else 0.0
-        for _ in range(RETRIES_MAX):
-            future = loop.create_future()
-            answer = port.ask(
-                self._arguments(work, terms, key, channel, flags, timeout_ms), future, leader
-            )
-            if type(answer) is Waiter:
-                waiter = answer
+        loader = work.loader if work is not None else b""
+        future = loop.create_future()
+        answer = port.ask(self._arguments(loader, terms, key, channel, flags), future, leader)
+        if type(answer) is Waiter:
+            waiter = answer
+            if leader is not None:
+                leader.asked = port, waiter, future
+            try:
+                answer = await future
+            except asyncio.CancelledError:
+                port.leave(waiter)
+                raise
+            finally:
                 if leader is not None:
-                    leader.asked = port, waiter, future
-                try:
-                    answer = await future
-                except asyncio.CancelledError:
-                    port.leave(waiter)
-                    raise
-                finally:
-                    if leader is not None:
-                        leader.asked = None     # a cycle
-            if answer is None:
-                # lost: the one who ran it is gone. By our own doing, it would be so again.
-                if leader is not None and leader.lost:
-                    raise LoadLostError("the loader was cancelled")
-                if timeout_ms:
-                    timeout_ms = max(1, int((until - time.monotonic()) * 1000))
-                continue
-            if type(answer) is Failed:
-                if leader is not None and leader.error is not None:
-                    said = terms.raises.own(leader.error)
-                    raise said
-                raise terms.raises.rebuild(answer.error)
-            return answer
-        raise LoadLostError("the load was lost again and again")
+                    leader.asked = None     # a cycle
+        if type(answer) is Failed:
+            raise (leader or terms.raises).rebuild(answer.error)
+        return answer
 
     # -- changing ------------------------------------------------------------------------------
 
