@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 VERSION: str
 MISS: Any
@@ -100,6 +100,7 @@ class Node:
     def address(self) -> str: ...
     def stats(self) -> dict[str, float]: ...
 
+@final
 class Waiter: ...
 
 class Port:
