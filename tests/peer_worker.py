@@ -253,6 +253,10 @@ def get(key):
     return found and hit(found)
 
 
+async def aget(key, default):
+    return await cache.aget(key, default)
+
+
 def put(key, given):
     return cache.set(key, given)._asdict()
 

@@ -210,6 +210,26 @@ def test_a_miss_that_becomes_a_load_costs_one_request_and_the_asker_drives_it(fl
     pytest.fail(f"calls of the loop thread and frames, besides 8 requests: {rounds}")
 
 
+@pytest.mark.parametrize("encryption", ["false", "true"])
+def test_what_the_owner_has_comes_by_one_request_of_an_event_loop(fleet, encryption):
+    """The first question of a loop makes its port; the others take no step in Python."""
+    asker, owner = fleet(2, PEER_HEIR="false", PEER_ENCRYPTION=encryption)
+
+    def owned(prefix):
+        found = (f"{prefix}-{i}" for i in range(1000))
+        return next(key for key in found if asker("owner_of", key) == owner.address)
+
+    keys = [owned(f"had{i}") for i in range(4)]
+    made = [owner("get_or_load", key) for key in keys]
+    assert asker("aget", owned("missing"), 5) == 5
+    before = asker("stats")
+    assert [asker("aget", key, 5) for key in keys] == made
+    assert asker("aget", owned("another"), 5) == 5
+    assert moved(asker, before, "asks_by_loops", "hits_owner", "requests_sent") == [5, 4, 5]
+    assert [asker("aget", key, 5) for key in keys] == made
+    assert moved(asker, before, "hits_local", "requests_sent") == [4, 5]
+
+
 def test_an_owners_hit_is_served_while_its_python_spins(fleet):
     """The owner's Python never gives the GIL away meanwhile, and is not asked."""
     asker, owner = fleet(2, PEER_HEIR="false")

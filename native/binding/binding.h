@@ -19,7 +19,7 @@
 
 /* One per module; only one interpreter can load it (module.c). */
 struct state {
-    PyTypeObject *node, *port, *waiter, *template, *function, *fast, *ready;
+    PyTypeObject *node, *port, *waiter, *template, *function, *fast, *ready, *asking;
     PyTypeObject *hit, *load, *failed, *member;
     PyObject *error;                    /* peerage.Error */
     PyObject *errors[ERROR_COUNT];      /* by negated code */
@@ -27,6 +27,12 @@ struct state {
     PyObject *tiers[PEERAGE_TIER_LOAD + 1];
     PyObject *json_encode, *json_decode, *pickle_dumps, *pickle_loads;
     PyObject *uuid, *date, *datetime;
+    PyObject *running_loop;             /* asyncio.get_running_loop */
+    PyObject *chain;                    /* ContextVar of the keys being loaded on the way to here:
+                                           a loader's questions carry it, so that one that asks
+                                           for its own key gets an error and not a deadlock */
+    PyObject *text_create_future, *text_throw, *text_close, *text_wrapped, *text_qualname;
+    PyObject *text_rebuild;
     PyObject *text_done, *text_set_result, *text_set_exception;
     PyObject *text_hex, *text_isoformat, *text_fromisoformat, *text_utcoffset;
 };
@@ -64,10 +70,14 @@ PyObject *value_decode(const struct state *, int type, const void *at, size_t by
  * replaced by the object made here. Frees the answer's blob in every case. */
 PyObject *value_take(const struct state *, peerage *, const void *key, size_t key_bytes,
                      struct peerage_answer *, bool pickle);
-/* A whole answer as Python sees it: Hit, MISS, Load, Failed, None for "ask again"; trouble
- * is raised. Frees the answer's blob. */
+/* A whole answer as Python sees it: Hit, MISS, Load, Failed; trouble is raised. Frees the
+ * answer's blob. */
 PyObject *value_answer(const struct state *, peerage *, const void *key, size_t key_bytes,
                        struct peerage_answer *, bool pickle);
+/* The same for who wants no more than the value: that, `missing` for none, and raised what
+ * rebuild(error) makes of a loader's error. Frees the answer's blob. */
+PyObject *value_bare(const struct state *, peerage *, const void *key, size_t key_bytes,
+                     struct peerage_answer *, bool pickle, PyObject *missing, PyObject *rebuild);
 /* A peerage_load as Python sees it. Does not free it. */
 PyObject *value_load(const struct state *, const struct peerage_load *);
 /* Read (key, type, bytes, ttl_ms, stale_ms); borrows from the tuple, and takes a reference
@@ -80,6 +90,7 @@ struct engine {
     peerage *p;
     unsigned fork_count;        /* as it was when p was made */
     Py_ssize_t users;           /* the Node object, ports, and calls without the GIL */
+    struct port *ports;         /* of event loops; the one that was looked for last in front */
 };
 struct node {
     PyObject_HEAD
@@ -103,11 +114,12 @@ static inline struct engine *node_engine(struct node *n)
     return node_renew(n);
 }
 /* A question's arguments, positional and in this order: key, channel, loader, ttl_ms,
- * stale_ms, load_timeout_ms, timeout_ms, flags, chain, pickle. Borrows from them; the chain
- * is copied to `chain`. -1 with an exception. */
-#define ASK_ARGUMENTS 10
-int node_ask_arguments(PyObject *const *args, struct peerage_ask *, uint64_t chain[8],
-                       bool *pickle);
+ * stale_ms, load_timeout_ms, timeout_ms, flags, pickle. Borrows from them. -1 with an
+ * exception. */
+#define ASK_ARGUMENTS 9
+int node_ask_arguments(PyObject *const *args, struct peerage_ask *, bool *pickle);
+/* Add the caller's chain, copied to `chain`. -1 with an exception. */
+int node_ask_chain(const struct state *, struct peerage_ask *, uint64_t chain[8]);
 /* The arguments of a change: key, channel, item or None, by_channel, timeout_ms. */
 #define CHANGE_ARGUMENTS 5
 int node_change_arguments(PyObject *const *args, struct peerage_ask *, struct peerage_item *,
@@ -133,6 +145,22 @@ PyObject *look_stats(struct node *, PyObject *);
 int port_types_add(PyObject *module, struct state *);
 /* The port's native part, NULL when its node is gone or forked away. */
 peerage_port *port_native(PyObject *port);
+/* The port of an event loop, borrowed; NULL: it has none. */
+PyObject *port_of(struct engine *, PyObject *loop);
+/* Ask for a key whose value alone is wanted (value_bare). The value, or NULL with an exception;
+ * or NULL without one: the future is completed with either later. `load_hook` as Port.ask's.
+ * *waiter is a new reference, and NULL only where an exception is set. */
+PyObject *port_ask_bare(PyObject *port, const struct peerage_ask *, PyObject *key, bool pickle,
+                        PyObject *missing, PyObject *rebuild, PyObject *load_hook,
+                        PyObject *future, PyObject **waiter);
+/* enum peerage_tier: where a waiter's value came from. */
+int port_tier(PyObject *waiter);
+/* (port, waiter, future) of one that waits, for a Leader; and that Leader from now on hears of
+ * its loads and says their errors. */
+PyObject *port_asked(PyObject *waiter);
+int port_led(PyObject *waiter, PyObject *leader);
+/* Nobody waits for its future any more. */
+void port_forsake(PyObject *waiter);
 
 /* template.c */
 int template_type_add(PyObject *module, struct state *);
@@ -140,11 +168,43 @@ int template_type_add(PyObject *module, struct state *);
 Py_ssize_t template_write(PyObject *template, PyObject *const *args, Py_ssize_t count,
                           PyObject *kwnames, unsigned char out[KEY_MAX]);
 
-/* function.c, fast.c, ready.c */
+/* function.c, fast.c */
 int function_type_add(PyObject *module, struct state *);
 int fast_type_add(PyObject *module, struct state *);
+
+/* ready.c */
 int ready_type_add(PyObject *module, struct state *);
 PyObject *ready_new(const struct state *, PyObject *value);     /* takes value */
+/* For what is a coroutine by its am_send: tp_iternext, and the method send. */
+PyObject *ready_next(PyObject *);
+PyObject *ready_send(PyObject *, PyObject *sent);
+/* Raise what throw(type[, value[, traceback]]) was given; NULL, to be returned. */
+PyObject *ready_raise(PyObject *const *args, Py_ssize_t count);
+PyObject *ready_reused(void);       /* raises that it was awaited before; NULL */
+
+/* asking.c. What the questions of one cache or function have in common. */
+struct asker {
+    struct node *node;
+    PyObject *slow;             /* the same question in Python: a coroutine function */
+    PyObject *rebuild;          /* rebuild(error): the exception that says a loader's error */
+    PyObject *lead;             /* lead(context, asked, args) -> a Leader for its loads; NULL:
+                                   there is no loader */
+    PyObject *arguments;        /* of Node.ask, for key and channel; NULL: all questions are slow's */
+    struct peerage_ask terms;   /* the same; borrows from them */
+    bool pickle;
+    unsigned long long hits[PEERAGE_TIER_LOAD + 1], errors;     /* answers, apart from slow's */
+};
+int asker_init(struct asker *, PyObject *node, PyObject *slow, bool pickle, PyObject *arguments,
+               PyObject *rebuild, PyObject *lead);
+int asker_visit(struct asker *, visitproc visit, void *arg);
+void asker_clear(struct asker *);            /* for tp_clear */
+void asker_free(struct asker *);
+int asking_type_add(PyObject *module, struct state *);
+/* The answer to a call, as an awaitable. `asker` lies in `keeper`. Takes key, channel (bytes, may
+ * be NULL), args and kwargs, which are slow's (may be NULL). NULL args
+ * or key: an exception is set. */
+PyObject *asking_new(const struct state *, struct asker *, PyObject *keeper, PyObject *key,
+                     PyObject *channel, PyObject *missing, PyObject *args, PyObject *kwargs);
 
 /* Make a type of `spec` and, unless `name` is NULL, show it in the module. */
 PyTypeObject *type_add(PyObject *module, PyType_Spec *spec, const char *name);

@@ -1,7 +1,8 @@
 /* Calls that begin with a key: `cache.get`, `get_or_load` and their async twins. The key's
  * canonical form is written on the stack and looked up; on a hit the value (for an async
- * call, an awaitable that is done) is returned without a step in Python. Anything else is
- * the Python layer's `slow`, called with the same arguments.
+ * call, an awaitable that is done) is returned without a step in Python. What `aget` does not
+ * find is asked for as asking.c says; anything else is the Python layer's `slow`, called with
+ * the same arguments.
  *
  * Keys that are asked for again and again are remembered with the object that was found, by
  * the hash that the str has in it. The object is borrowed: as long as peerage_hit_again says
@@ -12,6 +13,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
+#define CHANNEL_MAX 255         /* as peerage.h says of struct peerage_ask */
 #define MEMO_SLOTS 512u         /* 16 KB, made at the first hit */
 
 struct memo {
@@ -23,11 +25,10 @@ struct fast {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     const struct state *st;
-    struct node *node;
+    struct asker asker;
     PyObject *prefix;           /* bytes: "cache=" */
-    PyObject *slow;
     struct memo *memos;         /* by the key's hash; NULL: no hit yet */
-    bool is_async, pickle;
+    bool is_async;
 };
 
 static struct memo *memo_of(const struct fast *f, PyObject *key)
@@ -93,6 +94,74 @@ static bool canonical(const struct fast *f, PyObject *key, unsigned char *out, c
     return true;
 }
 
+/* The arguments of `aget(key, default=None, *, channel=None)` that follow the key. */
+struct wanted {
+    PyObject *missing;          /* borrowed */
+    PyObject *channel;          /* a new reference to bytes, or NULL for none */
+    PyObject *kwargs;           /* a new reference to what was given by keyword and is not
+                                   `missing`, or NULL for nothing */
+};
+
+static bool read_channel(PyObject *given, PyObject **out)
+{
+    const char *at;
+    Py_ssize_t bytes;
+
+    *out = NULL;
+    if (given == Py_None)
+        return true;
+    if (PyUnicode_CheckExact(given)) {
+        at = PyUnicode_AsUTF8AndSize(given, &bytes);
+        if (!at) {
+            PyErr_Clear();
+            return false;
+        }
+    } else if (PyBytes_Check(given)) {
+        at = PyBytes_AS_STRING(given);
+        bytes = PyBytes_GET_SIZE(given);
+    } else {
+        return false;
+    }
+    if (bytes == 0)
+        return true;
+    if (bytes > CHANNEL_MAX)
+        return false;
+    *out = PyBytes_FromStringAndSize(at, bytes);
+    return *out != NULL;
+}
+
+/* False: the slow path words what is wrong. */
+static bool read_wanted(PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
+                        struct wanted *out)
+{
+    PyObject *missing = count > 1 ? args[1] : NULL, *channel = NULL;
+
+    *out = (struct wanted){0};
+    if (count > 2)
+        return false;
+    for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); i++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, i);
+        if (PyUnicode_CompareWithASCIIString(name, "channel") == 0)
+            channel = args[count + i];
+        else if (!missing && PyUnicode_CompareWithASCIIString(name, "default") == 0)
+            missing = args[count + i];
+        else
+            return false;
+    }
+    out->missing = missing ? missing : Py_None;
+    if (!channel || channel == Py_None)
+        return true;
+    if (!read_channel(channel, &out->channel))
+        return false;
+    out->kwargs = Py_BuildValue("{sO}", "channel", channel);
+    if (!out->kwargs) {
+        PyErr_Clear();
+        Py_CLEAR(out->channel);
+        return false;
+    }
+    return true;
+}
+
 static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *kwnames)
 {
     struct fast *f = (struct fast *)self;
@@ -103,68 +172,73 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
 
     release_check();
     if (PyVectorcall_NARGS(flagged) == 0)
-        return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
-    struct engine *e = node_engine(f->node);
+        return PyObject_Vectorcall(f->asker.slow, args, flagged, kwnames);
+    struct engine *e = node_engine(f->asker.node);
     if (!e)
         return NULL;
     PyObject *again = recall(f, e->p, args[0]);
     if (again)
         return f->is_async ? ready_new(f->st, Py_NewRef(again)) : Py_NewRef(again);
     if (!canonical(f, args[0], room, &key, &bytes))
-        return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
+        return PyObject_Vectorcall(f->asker.slow, args, flagged, kwnames);
     /* borrowed: what is let go elsewhere is dropped under the GIL only, which we hold */
     if (peerage_get_borrowed(e->p, key, bytes, &answer) == 1) {
         if (answer.value_type != PEERAGE_ERROR &&
-            (answer.value_type != PEERAGE_PICKLE || f->pickle)) {
+            (answer.value_type != PEERAGE_PICKLE || f->asker.pickle)) {
             remember(f, args[0], &answer);
-            PyObject *value = value_take(f->st, e->p, key, bytes, &answer, f->pickle);
+            PyObject *value = value_take(f->st, e->p, key, bytes, &answer, f->asker.pickle);
             return value && f->is_async ? ready_new(f->st, value) : value;
         }
         peerage_blob_free(answer.blob);
     }
-    return PyObject_Vectorcall(f->slow, args, flagged, kwnames);
+    struct wanted wanted;
+    if (!f->asker.arguments || !read_wanted(args, PyVectorcall_NARGS(flagged), kwnames, &wanted))
+        return PyObject_Vectorcall(f->asker.slow, args, flagged, kwnames);
+    return asking_new(f->st, &f->asker, self, PyBytes_FromStringAndSize(key, (Py_ssize_t)bytes),
+                      wanted.channel, wanted.missing, PyTuple_Pack(2, args[0], wanted.missing),
+                      wanted.kwargs);
 }
 
-/* Fast(node, prefix, slow, is_async, pickle) */
+/* Fast(node, prefix, slow, is_async, pickle, arguments, rebuild). `arguments` are those of Node.ask,
+ * with no key and no channel, for who asks by an Asking; None: by slow alone. */
 static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *node, *prefix, *slow;
+    PyObject *node, *prefix, *slow, *arguments, *rebuild;
     int is_async, pickle;
     struct state *st = state_of(type);
 
-    if (kwargs || !PyArg_ParseTuple(args, "O!SOpp", st->node, &node, &prefix, &slow, &is_async,
-                                    &pickle))
+    if (kwargs || !PyArg_ParseTuple(args, "O!SOppOO", st->node, &node, &prefix, &slow, &is_async,
+                                    &pickle, &arguments, &rebuild))
         return NULL;
     struct fast *f = (struct fast *)type->tp_alloc(type, 0);
     if (!f)
         return NULL;
+    if (asker_init(&f->asker, node, slow, pickle, arguments, rebuild, Py_None) < 0) {
+        Py_DECREF(f);
+        return NULL;
+    }
     f->vectorcall = call;
     f->st = st;
-    f->node = (struct node *)Py_NewRef(node);
     f->prefix = Py_NewRef(prefix);
-    f->slow = Py_NewRef(slow);
     f->is_async = is_async;
-    f->pickle = pickle;
     return (PyObject *)f;
 }
 
 static PyObject *wrapped(PyObject *self, void *unused)
 {
     (void)unused;
-    return Py_NewRef(((struct fast *)self)->slow);
+    return Py_NewRef(((struct fast *)self)->asker.slow);
 }
 
 static int traverse(struct fast *f, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(f));
-    Py_VISIT((PyObject *)f->node);
-    Py_VISIT(f->slow);
-    return 0;
+    return asker_visit(&f->asker, visit, arg);
 }
 
 static int clear(struct fast *f)
 {
-    Py_CLEAR(f->slow);
+    asker_clear(&f->asker);
     return 0;
 }
 
@@ -172,8 +246,7 @@ static void dealloc(struct fast *f)
 {
     PyTypeObject *type = Py_TYPE(f);
     PyObject_GC_UnTrack(f);
-    clear(f);
-    Py_XDECREF((PyObject *)f->node);
+    asker_free(&f->asker);
     Py_XDECREF(f->prefix);
     for (size_t i = 0; f->memos && i < MEMO_SLOTS; i++)
         Py_XDECREF(f->memos[i].key);

@@ -14,34 +14,52 @@ struct function {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     const struct state *st;
-    struct node *node;
-    PyObject *template, *slow;
+    struct asker asker;
+    PyObject *template;
+    PyObject *channel;          /* channel(key) -> bytes; NULL: the key itself */
     PyObject *bind;             /* bind(function, instance) for methods */
     PyObject *dict, *weakrefs;
     unsigned long long hits;    /* local ones, counted here and nowhere else */
-    bool is_async, pickle;
+    bool is_async;
 };
 
-static PyObject *call_slow(struct function *f, const void *key, Py_ssize_t key_bytes,
-                           PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+/* (key, args, kwargs), or NULL with an exception. */
+static PyObject *the_call(PyObject *key, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
-    PyObject *bytes = PyBytes_FromStringAndSize(key, key_bytes);
     PyObject *positional = PyTuple_New(count);
     PyObject *keywords = PyDict_New();
     PyObject *out = NULL;
 
-    if (bytes && positional && keywords) {
+    if (key && positional && keywords) {
         for (Py_ssize_t i = 0; i < count; i++)
             PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
         int wrong = 0;
         for (Py_ssize_t i = 0; !wrong && kwnames && i < PyTuple_GET_SIZE(kwnames); i++)
             wrong = PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, i), args[count + i]);
         if (!wrong)
-            out = PyObject_CallFunctionObjArgs(f->slow, bytes, positional, keywords, NULL);
+            out = PyTuple_Pack(3, key, positional, keywords);
     }
-    Py_XDECREF(bytes);
     Py_XDECREF(positional);
     Py_XDECREF(keywords);
+    return out;
+}
+
+/* Not here. What is wrong with a channel is worded by the slow path. */
+static PyObject *ask(struct function *f, const void *at, Py_ssize_t bytes, PyObject *const *args,
+                     Py_ssize_t count, PyObject *kwnames)
+{
+    PyObject *key = PyBytes_FromStringAndSize(at, bytes), *channel = NULL;
+    PyObject *the = the_call(key, args, count, kwnames);
+
+    if (the && f->asker.arguments) {
+        channel = f->channel ? PyObject_CallOneArg(f->channel, key) : NULL;
+        if (!PyErr_Occurred())
+            return asking_new(f->st, &f->asker, (PyObject *)f, key, channel, Py_None, the, NULL);
+        PyErr_Clear();
+    }
+    PyObject *out = the ? PyObject_Call(f->asker.slow, the, NULL) : NULL;
+    Py_XDECREF(key);
+    Py_XDECREF(the);
     return out;
 }
 
@@ -56,43 +74,49 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
     Py_ssize_t bytes = template_write(f->template, args, count, kwnames, key);
     if (bytes < 0)
         return NULL;
-    struct engine *e = node_engine(f->node);
+    struct engine *e = node_engine(f->asker.node);
     if (!e)
         return NULL;
     /* borrowed: what is let go elsewhere is dropped under the GIL only, which we hold */
     if (peerage_get_borrowed(e->p, key, (size_t)bytes, &answer) == 1) {
         if (answer.value_type != PEERAGE_ERROR) {
-            PyObject *value = value_take(f->st, e->p, key, (size_t)bytes, &answer, f->pickle);
+            PyObject *value = value_take(f->st, e->p, key, (size_t)bytes, &answer,
+                                         f->asker.pickle);
             f->hits++;
             return value && f->is_async ? ready_new(f->st, value) : value;
         }
         /* an error that is kept for a while: the slow path raises it */
         peerage_blob_free(answer.blob);
     }
-    return call_slow(f, key, bytes, args, count, kwnames);
+    return ask(f, key, bytes, args, count, kwnames);
 }
 
-/* Function(node, template, slow, bind, is_async, pickle) */
+/* Function(node, template, slow, bind, is_async, pickle, arguments, rebuild, lead, channel).
+ * `arguments` are those of Node.ask, with no key and no channel, for who asks by an Asking; None: by
+ * slow alone. */
 static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *node, *template, *slow, *bind;
+    PyObject *node, *template, *slow, *bind, *arguments, *rebuild, *lead, *channel;
     int is_async, pickle;
     struct state *st = state_of(type);
 
-    if (kwargs || !PyArg_ParseTuple(args, "O!O!OOpp", st->node, &node, st->template, &template,
-                                    &slow, &bind, &is_async, &pickle))
+    if (kwargs || !PyArg_ParseTuple(args, "O!O!OOppOOOO", st->node, &node, st->template, &template,
+                                    &slow, &bind, &is_async, &pickle, &arguments, &rebuild,
+                                    &lead, &channel))
         return NULL;
     struct function *f = (struct function *)type->tp_alloc(type, 0);
     if (!f)
         return NULL;
+    if (asker_init(&f->asker, node, slow, pickle, arguments, rebuild, lead) < 0) {
+        Py_DECREF(f);
+        return NULL;
+    }
     f->vectorcall = call;
     f->st = st;
-    f->node = (struct node *)Py_NewRef(node);
     f->template = Py_NewRef(template);
-    f->slow = Py_NewRef(slow);
+    f->channel = channel == Py_None ? NULL : Py_NewRef(channel);
     f->bind = Py_NewRef(bind);
     f->is_async = is_async;
-    f->pickle = pickle;
     return (PyObject *)f;
 }
 
@@ -107,17 +131,17 @@ static PyObject *descr_get(PyObject *self, PyObject *instance, PyObject *owner)
 static int traverse(struct function *f, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(f));
-    Py_VISIT((PyObject *)f->node);
     Py_VISIT(f->template);
-    Py_VISIT(f->slow);
+    Py_VISIT(f->channel);
     Py_VISIT(f->bind);
     Py_VISIT(f->dict);
-    return 0;
+    return asker_visit(&f->asker, visit, arg);
 }
 
 static int clear(struct function *f)
 {
-    Py_CLEAR(f->slow);
+    asker_clear(&f->asker);
+    Py_CLEAR(f->channel);
     Py_CLEAR(f->bind);
     Py_CLEAR(f->dict);
     return 0;
@@ -130,7 +154,7 @@ static void dealloc(struct function *f)
     if (f->weakrefs)
         PyObject_ClearWeakRefs((PyObject *)f);
     clear(f);
-    Py_XDECREF((PyObject *)f->node);
+    asker_free(&f->asker);
     Py_XDECREF(f->template);
     type->tp_free(f);
     Py_DECREF(type);
@@ -140,11 +164,28 @@ static PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct function, vectorcall), READONLY, NULL},
     {"__dictoffset__", T_PYSSIZET, offsetof(struct function, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(struct function, weakrefs), READONLY, NULL},
-    {"local_hits", T_ULONGLONG, offsetof(struct function, hits), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
+/* {tier: how often}, and the errors as "error". */
+static PyObject *counts(PyObject *self, void *unused)
+{
+    struct function *f = (struct function *)self;
+    PyObject *out = Py_BuildValue("{sK}", "error", f->asker.errors);
+
+    (void)unused;
+    for (int tier = 0; out && tier <= PEERAGE_TIER_LOAD; tier++) {
+        unsigned long long local = tier == PEERAGE_TIER_LOCAL ? f->hits : 0;
+        PyObject *hits = PyLong_FromUnsignedLongLong(f->asker.hits[tier] + local);
+        if (!hits || PyDict_SetItem(out, f->st->tiers[tier], hits) < 0)
+            Py_CLEAR(out);
+        Py_XDECREF(hits);
+    }
+    return out;
+}
+
 static PyGetSetDef getset[] = {
+    {"counts", counts, NULL, NULL, NULL},       /* of answers that took no step in Python */
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -67,6 +67,12 @@ static int add_texts(struct state *st)
         size_t at;
         const char *text;
     } texts[] = {
+        {offsetof(struct state, text_create_future), "create_future"},
+        {offsetof(struct state, text_throw), "throw"},
+        {offsetof(struct state, text_close), "close"},
+        {offsetof(struct state, text_wrapped), "__wrapped__"},
+        {offsetof(struct state, text_qualname), "__qualname__"},
+        {offsetof(struct state, text_rebuild), "rebuild"},
         {offsetof(struct state, text_done), "done"},
         {offsetof(struct state, text_set_result), "set_result"},
         {offsetof(struct state, text_set_exception), "set_exception"},
@@ -96,8 +102,17 @@ static int add_imports(struct state *st)
     st->uuid = attribute("uuid", "UUID");
     st->date = attribute("datetime", "date");
     st->datetime = attribute("datetime", "datetime");
+    st->running_loop = attribute("asyncio", "get_running_loop");
     return st->json_encode && st->json_decode && st->pickle_dumps && st->pickle_loads &&
-           st->uuid && st->date && st->datetime ? 0 : -1;
+           st->uuid && st->date && st->datetime && st->running_loop ? 0 : -1;
+}
+
+static int add_chain(PyObject *module, struct state *st)
+{
+    PyObject *none = PyTuple_New(0);
+    st->chain = none ? PyContextVar_New("peerage_chain", none) : NULL;
+    Py_XDECREF(none);
+    return st->chain ? PyModule_AddObjectRef(module, "chain", st->chain) : -1;
 }
 
 static int add_constants(PyObject *module)
@@ -126,13 +141,15 @@ static int execute(PyObject *module)
                         "peerage works in the main interpreter only, not in a subinterpreter");
         return -1;
     }
-    if (add_texts(st) < 0 || add_imports(st) < 0 || add_constants(module) < 0 ||
+    if (add_texts(st) < 0 || add_imports(st) < 0 || add_chain(module, st) < 0 ||
+        add_constants(module) < 0 ||
         errors_add(module, st) < 0 || release_start() < 0)
         return -1;
     if (value_types_add(module, st) < 0 || look_types_add(module, st) < 0 ||
         node_type_add(module, st) < 0 || port_types_add(module, st) < 0 ||
         template_type_add(module, st) < 0 || ready_type_add(module, st) < 0 ||
-        function_type_add(module, st) < 0 || fast_type_add(module, st) < 0)
+        asking_type_add(module, st) < 0 || function_type_add(module, st) < 0 ||
+        fast_type_add(module, st) < 0)
         return -1;
     return 0;
 }

@@ -251,10 +251,9 @@ static int uint32_of(PyObject *object, uint32_t *out)
     return 0;
 }
 
-int node_ask_arguments(PyObject *const *args, struct peerage_ask *ask, uint64_t chain[8],
-                       bool *pickle)
+int node_ask_arguments(PyObject *const *args, struct peerage_ask *ask, bool *pickle)
 {
-    *ask = (struct peerage_ask){.chain = chain};
+    *ask = (struct peerage_ask){0};
     if (bytes_of(args[0], &ask->key, &ask->key_bytes, "the key") < 0 ||
         bytes_of(args[1], &ask->channel, &ask->channel_bytes, "the channel") < 0 ||
         bytes_of(args[2], &ask->loader, &ask->loader_bytes, "the loader") < 0 ||
@@ -266,15 +265,26 @@ int node_ask_arguments(PyObject *const *args, struct peerage_ask *ask, uint64_t 
     if (uint32_of(args[7], &flags) < 0)
         return -1;
     ask->flags = flags;
-    PyObject *links = args[8];
+    *pickle = args[8] == Py_True;
+    return 0;
+}
+
+int node_ask_chain(const struct state *st, struct peerage_ask *ask, uint64_t chain[8])
+{
+    PyObject *links;
+
+    if (PyContextVar_Get(st->chain, NULL, &links) < 0)
+        return -1;
     if (!PyTuple_Check(links) || PyTuple_GET_SIZE(links) > 8) {
+        Py_DECREF(links);
         PyErr_SetString(PyExc_TypeError, "the chain must be a tuple of at most 8");
         return -1;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(links); i++)
         chain[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(links, i));
+    ask->chain = chain;
     ask->chain_count = (unsigned)PyTuple_GET_SIZE(links);
-    *pickle = args[9] == Py_True;
+    Py_DECREF(links);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -346,7 +356,7 @@ int node_interrupted(void *argument)
     return raised;
 }
 
-/* ask(key, channel, loader, ttl_ms, stale_ms, load_timeout_ms, timeout_ms, flags, chain, pickle)
+/* ask(key, channel, loader, ttl_ms, stale_ms, load_timeout_ms, timeout_ms, flags, pickle)
  * -> Hit, MISS, Load or Failed; the calling thread waits. */
 static PyObject *ask(struct node *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -357,7 +367,9 @@ static PyObject *ask(struct node *self, PyObject *const *args, Py_ssize_t count)
 
     if (count != ASK_ARGUMENTS)
         return wrong_count("ask", ASK_ARGUMENTS);
-    if (node_ask_arguments(args, &question, chain, &pickle) < 0)
+    const struct state *st = state_of(Py_TYPE(self));
+    if (node_ask_arguments(args, &question, &pickle) < 0 ||
+        node_ask_chain(st, &question, chain) < 0)
         return NULL;
     struct engine *e = node_enter(self);
     if (!e)
@@ -365,8 +377,7 @@ static PyObject *ask(struct node *self, PyObject *const *args, Py_ssize_t count)
     PyThreadState *saved = PyEval_SaveThread();
     peerage_ask(e->p, &question, &answer, node_interrupted, &saved);
     PyEval_RestoreThread(saved);
-    PyObject *out = value_answer(state_of(Py_TYPE(self)), e->p, question.key, question.key_bytes,
-                                 &answer, pickle);
+    PyObject *out = value_answer(st, e->p, question.key, question.key_bytes, &answer, pickle);
     engine_leave(e);
     return out;
 }
@@ -517,6 +528,14 @@ static PyObject *attend(struct node *self, PyObject *timeout)
     return line ? Py_BuildValue("iiN", notice.kind, notice.level, line) : NULL;
 }
 
+/* port(loop) -> the Port of an event loop, or None; never renews */
+static PyObject *port_of_loop(struct node *self, PyObject *loop)
+{
+    struct engine *e = self->engine;
+    PyObject *port = e && e->fork_count == peerage_fork_count ? port_of(e, loop) : NULL;
+    return Py_NewRef(port ? port : Py_None);
+}
+
 /* start_port(port or None): the port that runs the registered async loaders */
 static PyObject *start_port(struct node *self, PyObject *port)
 {
@@ -604,6 +623,7 @@ static PyMethodDef methods[] = {
     {"register", METHOD_CAST(register_loader), METH_FASTCALL, NULL},
     {"take", METHOD_CAST(take), METH_O, NULL},
     {"attend", METHOD_CAST(attend), METH_O, NULL},
+    {"port", METHOD_CAST(port_of_loop), METH_O, NULL},
     {"start_port", METHOD_CAST(start_port), METH_O, NULL},
     {"change", METHOD_CAST(change), METH_FASTCALL, NULL},
     {"tally_add", METHOD_CAST(counting_add), METH_FASTCALL, NULL},

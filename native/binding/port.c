@@ -17,11 +17,12 @@ struct port {
     const struct state *st;
     struct engine *engine;
     peerage_port *native;
+    PyObject *loop;             /* a weak reference */
+    struct port *next;          /* in engine->ports until it ends */
     PyObject *load_hook;        /* load_hook(Load): run a registered async loader */
     PyObject *cancel_hook;      /* cancel_hook(load_id): nobody waits for it any more */
     PyObject *tasks;            /* dict: the loads this loop runs live as long as it does */
     struct waiter *first;       /* those that native code still has as tokens */
-    PyObject *weakrefs;
 };
 
 struct waiter {
@@ -29,9 +30,11 @@ struct waiter {
     struct waiter *prev, *next; /* in port->first's list while native code has it */
     struct port *port;          /* borrowed; NULL: completed, left, or the port is gone */
     PyObject *future;
-    PyObject *load_hook;        /* load_hook(Load): this question's own loader is to run */
+    PyObject *load_hook;        /* load_hook(Load): this question's own loader is to run; or NULL */
     PyObject *key;              /* bytes */
+    PyObject *missing, *rebuild;        /* of value_bare; NULL: the future gets value_answer */
     bool pickle;
+    int tier;                   /* of the value it was completed with */
 };
 
 /* Waiters. */
@@ -45,9 +48,11 @@ static struct waiter *waiter_new(struct port *p, PyObject *future, PyObject *loa
     w->prev = w->next = NULL;
     w->port = NULL;
     w->future = Py_NewRef(future);
-    w->load_hook = Py_NewRef(load_hook);
+    w->load_hook = Py_XNewRef(load_hook);
     w->key = Py_NewRef(key);
+    w->missing = w->rebuild = NULL;
     w->pickle = pickle;
+    w->tier = PEERAGE_TIER_LOCAL;
     PyObject_GC_Track(w);
     return w;
 }
@@ -83,6 +88,8 @@ static int waiter_traverse(struct waiter *w, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(w));
     Py_VISIT(w->future);
     Py_VISIT(w->load_hook);
+    Py_VISIT(w->missing);
+    Py_VISIT(w->rebuild);
     return 0;
 }
 
@@ -90,6 +97,8 @@ static int waiter_clear(struct waiter *w)
 {
     Py_CLEAR(w->future);
     Py_CLEAR(w->load_hook);
+    Py_CLEAR(w->missing);
+    Py_CLEAR(w->rebuild);
     return 0;
 }
 
@@ -118,7 +127,9 @@ static void complete(const struct state *st, PyObject *future, PyObject *value)
     if (done == Py_False)
         set = value ? PyObject_CallMethodOneArg(future, st->text_set_result, value)
                     : PyObject_CallMethodOneArg(future, st->text_set_exception, error);
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() && error && PyErr_GivenExceptionMatches(error, PyExc_StopIteration))
+        complete(st, future, NULL);     /* no future takes one: what it says of that */
+    else if (PyErr_Occurred())
         PyErr_WriteUnraisable(future);
     Py_XDECREF(set);
     Py_XDECREF(done);
@@ -147,6 +158,17 @@ static PyObject *load_of(const struct state *st, struct peerage_answer *a)
     return value_answer(st, NULL, NULL, 0, a, false);
 }
 
+static PyObject *answer_of(struct port *p, struct waiter *w, struct peerage_answer *a)
+{
+    const char *key = PyBytes_AS_STRING(w->key);
+    size_t bytes = (size_t)PyBytes_GET_SIZE(w->key);
+
+    w->tier = a->tier;
+    if (w->missing)
+        return value_bare(p->st, p->engine->p, key, bytes, a, w->pickle, w->missing, w->rebuild);
+    return value_answer(p->st, p->engine->p, key, bytes, a, w->pickle);
+}
+
 static void on_answer(struct port *p, struct waiter *w, struct peerage_answer *a)
 {
     if (a->kind == PEERAGE_LOAD) {      /* the waiter goes on waiting, for this load */
@@ -155,9 +177,7 @@ static void on_answer(struct port *p, struct waiter *w, struct peerage_answer *a
     }
     Py_INCREF(w);
     unlink_waiter(w);
-    complete(p->st, w->future,
-             value_answer(p->st, p->engine->p, PyBytes_AS_STRING(w->key),
-                          (size_t)PyBytes_GET_SIZE(w->key), a, w->pickle));
+    complete(p->st, w->future, answer_of(p, w, a));
     Py_DECREF(w);
 }
 
@@ -249,39 +269,91 @@ static PyObject *gone(const struct port *p)
     return errors_raise(p->st, PEERAGE_E_CLOSED, NULL);
 }
 
-/* ask(arguments, future, load_hook) -> Hit, MISS, Failed, None (ask again), or a Waiter: the
- * future is completed later. The arguments are Node.ask's, in a tuple as they are made: to
+/* The answer; NULL with an exception, or without: it is pending. */
+static PyObject *ask_native(struct port *p, struct waiter *w, struct peerage_ask *question)
+{
+    struct peerage_answer answer;
+    uint64_t chain[8];
+
+    if (node_ask_chain(p->st, question, chain) < 0)
+        return NULL;
+    release_check();
+    link_waiter(p, w);
+    peerage_port_ask(p->native, question, w, &answer);
+    if (answer.kind == PEERAGE_PENDING || answer.kind == PEERAGE_LOAD) {
+        if (answer.kind == PEERAGE_LOAD)
+            call_load_hook(p, w->load_hook, load_of(p->st, &answer), answer.load_id);
+        return NULL;
+    }
+    unlink_waiter(w);
+    return answer_of(p, w, &answer);
+}
+
+PyObject *port_ask_bare(PyObject *port, const struct peerage_ask *asked, PyObject *key, bool pickle,
+                        PyObject *missing, PyObject *rebuild, PyObject *load_hook,
+                        PyObject *future, PyObject **waiter)
+{
+    struct port *p = (struct port *)port;
+    struct peerage_ask question = *asked;
+
+    if (!usable(p))
+        return gone(p);
+    struct waiter *w = waiter_new(p, future, load_hook, key, pickle);
+    if (!w)
+        return NULL;
+    w->missing = Py_NewRef(missing);
+    w->rebuild = Py_NewRef(rebuild);
+    *waiter = (PyObject *)w;    /* the hook may be called meanwhile */
+    return ask_native(p, w, &question);
+}
+
+int port_tier(PyObject *waiter)
+{
+    return ((struct waiter *)waiter)->tier;
+}
+
+PyObject *port_asked(PyObject *waiter)
+{
+    struct waiter *w = (struct waiter *)waiter;
+    PyObject *port = w->port ? (PyObject *)w->port : Py_None;
+    return PyTuple_Pack(3, port, waiter, w->future);
+}
+
+int port_led(PyObject *waiter, PyObject *leader)
+{
+    struct waiter *w = (struct waiter *)waiter;
+    PyObject *rebuild = PyObject_GetAttr(leader, state_of(Py_TYPE(w))->text_rebuild);
+    if (!rebuild)
+        return -1;
+    Py_XSETREF(w->rebuild, rebuild);
+    Py_XSETREF(w->load_hook, Py_NewRef(leader));
+    return 0;
+}
+
+/* ask(arguments, future, load_hook) -> Hit, MISS, Failed, or a Waiter: the future is completed
+ * with one of them later. The arguments are Node.ask's, in a tuple as they are made: to
  * spread it beside others would copy it twice. */
 static PyObject *ask(struct port *p, PyObject *const *args, Py_ssize_t count)
 {
     struct peerage_ask question;
-    struct peerage_answer answer;
-    uint64_t chain[8];
     bool pickle;
 
     if (count != 3 || !PyTuple_CheckExact(args[0]) || PyTuple_GET_SIZE(args[0]) != ASK_ARGUMENTS)
         return PyErr_Format(PyExc_TypeError, "ask takes a tuple of %d, a future and a load hook",
                             ASK_ARGUMENTS);
     PyObject *const *asked = &PyTuple_GET_ITEM(args[0], 0);
-    if (node_ask_arguments(asked, &question, chain, &pickle) < 0)
+    if (node_ask_arguments(asked, &question, &pickle) < 0)
         return NULL;
-    release_check();
     if (!usable(p))
         return gone(p);
     struct waiter *w = waiter_new(p, args[1], args[2], asked[0], pickle);
     if (!w)
         return NULL;
-    link_waiter(p, w);
-    peerage_port_ask(p->native, &question, w, &answer);
-    if (answer.kind == PEERAGE_PENDING)
+    PyObject *out = ask_native(p, w, &question);
+    if (!out && !PyErr_Occurred())
         return (PyObject *)w;
-    if (answer.kind == PEERAGE_LOAD) {
-        call_load_hook(p, w->load_hook, load_of(p->st, &answer), answer.load_id);
-        return (PyObject *)w;
-    }
-    unlink_waiter(w);
     Py_DECREF(w);
-    return value_answer(p->st, p->engine->p, question.key, question.key_bytes, &answer, pickle);
+    return out;
 }
 
 /* change(<the arguments of Node.change>, future) -> Waiter */
@@ -338,16 +410,29 @@ static PyObject *tally(struct port *p, PyObject *const *args, Py_ssize_t count)
     return rc < 0 ? errors_raise(p->st, rc, NULL) : counting_taken(rc, total);
 }
 
-/* leave(waiter) -> True: the future will not be completed any more */
-static PyObject *leave(struct port *p, PyObject *object)
+static bool take_back(struct waiter *w)
 {
-    if (!Py_IS_TYPE(object, p->st->waiter))
-        return PyErr_Format(PyExc_TypeError, "leave takes what ask returned");
-    struct waiter *w = (struct waiter *)object;
-    if (!usable(p) || w->port != p || peerage_port_leave(p->native, w) != 1)
-        Py_RETURN_FALSE;
+    if (!w->port || !usable(w->port) || peerage_port_leave(w->port->native, w) != 1)
+        return false;
     unlink_waiter(w);
-    Py_RETURN_TRUE;
+    return true;
+}
+
+void port_forsake(PyObject *waiter)
+{
+    struct waiter *w = (struct waiter *)waiter;
+    take_back(w);               /* does nothing where it is completed */
+    Py_CLEAR(w->load_hook);     /* a cycle */
+    Py_CLEAR(w->rebuild);
+}
+
+/* leave(waiter) -> True: the future will not be completed any more */
+static PyObject *leave(struct port *p, PyObject *waiter)
+{
+    if (!Py_IS_TYPE(waiter, p->st->waiter))
+        return PyErr_Format(PyExc_TypeError, "leave takes what ask returned");
+    struct waiter *w = (struct waiter *)waiter;
+    return PyBool_FromLong(w->port == p && take_back(w));
 }
 
 static PyObject *fileno_of(struct port *p, PyObject *unused)
@@ -364,13 +449,50 @@ peerage_port *port_native(PyObject *port)
     return usable(p) ? p->native : NULL;
 }
 
-/* Port(node, load_hook, cancel_hook) */
+static bool is_of(const struct port *p, PyObject *loop)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *found;
+    if (PyWeakref_GetRef(p->loop, &found) < 1)
+        return false;
+    Py_DECREF(found);
+    return found == loop;
+#else
+    return PyWeakref_GetObject(p->loop) == loop;
+#endif
+}
+
+PyObject *port_of(struct engine *e, PyObject *loop)
+{
+    for (struct port **at = &e->ports; *at; at = &(*at)->next) {
+        struct port *p = *at;
+        if (is_of(p, loop)) {
+            *at = p->next;
+            p->next = e->ports;
+            e->ports = p;
+            return (PyObject *)p;
+        }
+    }
+    return NULL;
+}
+
+static void leave_engine(struct port *p)
+{
+    for (struct port **at = &p->engine->ports; *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            return;
+        }
+}
+
+/* Port(node, loop, load_hook, cancel_hook): the loop's, from now on */
 static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *node, *load_hook, *cancel_hook;
+    PyObject *node, *loop, *load_hook, *cancel_hook;
     struct state *st = state_of(type);
 
-    if (kwargs || !PyArg_ParseTuple(args, "O!OO", st->node, &node, &load_hook, &cancel_hook))
+    if (kwargs ||
+        !PyArg_ParseTuple(args, "O!OOO", st->node, &node, &loop, &load_hook, &cancel_hook))
         return NULL;
     struct engine *e = node_engine((struct node *)node);
     if (!e)
@@ -391,8 +513,13 @@ static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     p->load_hook = Py_NewRef(load_hook);
     p->cancel_hook = Py_NewRef(cancel_hook);
     p->tasks = PyDict_New();
-    if (!p->tasks)
-        Py_CLEAR(p);
+    p->loop = PyWeakref_NewRef(loop, NULL);
+    if (!p->tasks || !p->loop) {
+        Py_DECREF(p);
+        return NULL;
+    }
+    p->next = e->ports;
+    e->ports = p;
     return (PyObject *)p;
 }
 
@@ -402,6 +529,7 @@ static void end(struct port *p)
 {
     if (!p->native)
         return;
+    leave_engine(p);
     if (usable(p))
         peerage_port_gone(p->native, NULL, NULL);
     p->native = NULL;
@@ -409,7 +537,7 @@ static void end(struct port *p)
         unlink_waiter(p->first);
 }
 
-/* gone(): the loop is closed */
+/* gone(): the loop wants no more of it */
 static PyObject *end_now(struct port *p, PyObject *unused)
 {
     (void)unused;
@@ -434,6 +562,7 @@ static int clear(struct port *p)
     Py_CLEAR(p->load_hook);
     Py_CLEAR(p->cancel_hook);
     Py_CLEAR(p->tasks);
+    Py_CLEAR(p->loop);
     return 0;
 }
 
@@ -441,8 +570,6 @@ static void dealloc(struct port *p)
 {
     PyTypeObject *type = Py_TYPE(p);
     PyObject_GC_UnTrack(p);
-    if (p->weakrefs)
-        PyObject_ClearWeakRefs((PyObject *)p);
     clear(p);
     engine_leave(p->engine);
     type->tp_free(p);
@@ -462,7 +589,6 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
     {"tasks", T_OBJECT, offsetof(struct port, tasks), READONLY, NULL},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct port, weakrefs), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

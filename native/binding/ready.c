@@ -28,27 +28,29 @@ static void dealloc(struct ready *r)
     Py_DECREF(type);
 }
 
-static PyObject *take(struct ready *r)
-{
-    PyObject *value = r->value;
-    r->value = NULL;
-    if (!value)
-        PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
-    return value;
-}
-
 static PySendResult am_send(PyObject *self, PyObject *sent, PyObject **result)
 {
+    struct ready *r = (struct ready *)self;
+
     (void)sent;
-    *result = take((struct ready *)self);
+    *result = r->value ? r->value : ready_reused();
+    r->value = NULL;
     return *result ? PYGEN_RETURN : PYGEN_ERROR;
 }
 
-static PyObject *next(struct ready *r)
+PyObject *ready_reused(void)
 {
-    PyObject *value = take(r);
-    if (!value)
-        return NULL;
+    PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
+    return NULL;
+}
+
+PyObject *ready_send(PyObject *self, PyObject *sent)
+{
+    PyObject *value;
+    PySendResult ended = PyIter_Send(self, sent, &value);
+
+    if (ended != PYGEN_RETURN)
+        return value;       /* what it waits for; or NULL */
     /* Made by hand: PyErr_SetObject would take a tuple for the arguments. */
     PyObject *stop = PyObject_CallOneArg(PyExc_StopIteration, value);
     Py_DECREF(value);
@@ -59,16 +61,13 @@ static PyObject *next(struct ready *r)
     return NULL;
 }
 
-static PyObject *send(struct ready *r, PyObject *sent)
+PyObject *ready_next(PyObject *self)
 {
-    (void)sent;
-    return next(r);
+    return ready_send(self, Py_None);
 }
 
-/* throw(type[, value[, traceback]]): it is as if the coroutine had not begun. */
-static PyObject *throw(struct ready *r, PyObject *const *args, Py_ssize_t count)
+PyObject *ready_raise(PyObject *const *args, Py_ssize_t count)
 {
-    Py_CLEAR(r->value);
     if (count < 1)
         return PyErr_Format(PyExc_TypeError, "throw expected an exception");
     if (PyExceptionInstance_Check(args[0]))
@@ -80,6 +79,13 @@ static PyObject *throw(struct ready *r, PyObject *const *args, Py_ssize_t count)
     return NULL;
 }
 
+/* It is as if the coroutine had not begun. */
+static PyObject *throw(struct ready *r, PyObject *const *args, Py_ssize_t count)
+{
+    Py_CLEAR(r->value);
+    return ready_raise(args, count);
+}
+
 static PyObject *close_it(struct ready *r, PyObject *unused)
 {
     (void)unused;
@@ -88,7 +94,7 @@ static PyObject *close_it(struct ready *r, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-    {"send", METHOD_CAST(send), METH_O, NULL},
+    {"send", METHOD_CAST(ready_send), METH_O, NULL},
     {"throw", METHOD_CAST(throw), METH_FASTCALL, NULL},
     {"close", METHOD_CAST(close_it), METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -96,7 +102,7 @@ static PyMethodDef methods[] = {
 
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, dealloc},
-    {Py_tp_iternext, next},
+    {Py_tp_iternext, ready_next},
     {Py_tp_iter, PyObject_SelfIter},
     {Py_am_await, PyObject_SelfIter},
     {Py_am_send, am_send},

@@ -227,13 +227,46 @@ static PyObject *answer_load(const struct state *st, const struct peerage_answer
     return value_load(st, &load);
 }
 
+/* An error that is kept for a while is answered as it was the first time. */
+static int kind_of(const struct peerage_answer *a)
+{
+    return a->kind == PEERAGE_VALUE && a->value_type == PEERAGE_ERROR ? PEERAGE_FAILED : a->kind;
+}
+
+/* What a loader's error was encoded as; frees the answer's blob. */
+static PyObject *take_error(struct peerage_answer *a)
+{
+    PyObject *error = PyBytes_FromStringAndSize(a->at, (Py_ssize_t)a->bytes);
+    peerage_blob_free(a->blob);
+    return error;
+}
+
+PyObject *value_bare(const struct state *st, peerage *p, const void *key, size_t key_bytes,
+                     struct peerage_answer *a, bool pickle, PyObject *missing, PyObject *rebuild)
+{
+    switch (kind_of(a)) {
+    case PEERAGE_VALUE:
+        return value_take(st, p, key, key_bytes, a, pickle);
+    case PEERAGE_MISS:
+        return Py_NewRef(missing);
+    case PEERAGE_FAILED: {
+        PyObject *encoded = take_error(a);
+        PyObject *error = encoded ? PyObject_CallOneArg(rebuild, encoded) : NULL;
+        if (error)
+            PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+        Py_XDECREF(encoded);
+        Py_XDECREF(error);
+        return NULL;
+    }
+    default:
+        return errors_raise(st, a->error, NULL);
+    }
+}
+
 PyObject *value_answer(const struct state *st, peerage *p, const void *key, size_t key_bytes,
                        struct peerage_answer *a, bool pickle)
 {
-    /* an error that is kept for a while is answered as it was the first time */
-    int kind = a->kind == PEERAGE_VALUE && a->value_type == PEERAGE_ERROR ? PEERAGE_FAILED : a->kind;
-
-    switch (kind) {
+    switch (kind_of(a)) {
     case PEERAGE_VALUE: {
         PyObject *items[] = {
             value_take(st, p, key, key_bytes, a, pickle),
@@ -244,16 +277,13 @@ PyObject *value_answer(const struct state *st, peerage *p, const void *key, size
         return sequence(st->hit, 4, items);
     }
     case PEERAGE_FAILED: {
-        PyObject *error = PyBytes_FromStringAndSize(a->at, (Py_ssize_t)a->bytes);
-        peerage_blob_free(a->blob);
+        PyObject *error = take_error(a);
         return sequence(st->failed, 1, &error);
     }
     case PEERAGE_LOAD:
         return answer_load(st, a);
     case PEERAGE_MISS:
         return Py_NewRef(st->miss);
-    case PEERAGE_RETRY:
-        Py_RETURN_NONE;
     default:
         return errors_raise(st, a->error, NULL);
     }

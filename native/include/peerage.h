@@ -9,7 +9,6 @@
  *                                        peerage_fail() or peerage_lose()
  *                        PEERAGE_FAILED  the loader raised, somewhere: the value is its error
  *                        PEERAGE_MISS    nobody has it and you offered no loader
- *                        PEERAGE_RETRY   never from peerage_ask (it asks again itself)
  *
  * Threads: every function may be called from any thread unless it says otherwise.
  * Blocking functions say so. No function prints, exits, installs a signal handler, or
@@ -172,7 +171,6 @@ enum peerage_answer_kind {
     PEERAGE_LOAD,
     PEERAGE_FAILED,
     PEERAGE_MISS,
-    PEERAGE_RETRY,              /* ports only: ask again */
     PEERAGE_TROUBLE             /* `error` says what */
 };
 

@@ -54,11 +54,13 @@ class Cache:
             "early": early,
         }  # fmt: skip
         self._terms = self._make_terms((), {})
-        # Local hits are found without a step in Python; the methods below are what these
-        # call for everything else.
+        # Local hits are found without a step in Python, and `aget` asks without one; the
+        # methods below are what these call for everything else.
+        asked = peers._arguments(b"", self._terms, b"", b"", 0)
         for method in ("get", "get_or_load", "aget", "aget_or_load"):
             vars(self)[method] = _native.Fast(
-                peers._node, self._prefix, getattr(self, method), method.startswith("a"), pickle
+                peers._node, self._prefix, getattr(self, method), method.startswith("a"), pickle,
+                asked if method == "aget" else None, self._terms.raises.rebuild,
             )
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ Anything else is a closure: it runs where it was called, by leave of the owner.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 import string
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native, checks
 from ._native import MISS, Function, Hit, Template
-from .loads import Terms, Work
+from .loads import Leader, Terms, Work
 
 if TYPE_CHECKING:
     from .cache import Cache, Report
@@ -98,9 +99,11 @@ class Definition:
             self.loader = prefix
         self.counts = {"owner": 0, "heir": 0, "redis": 0, "load": 0, "local": 0}
         self.errors = 0
+        asked = self.peers._arguments(self.loader, terms, b"", b"", _native.LOADS)
         self.fast = Function(
             self.peers._node, self.template, self._amiss if self.is_async else self._miss,
-            _bind, self.is_async, terms.pickle,
+            _bind, self.is_async, terms.pickle, asked if self.is_async else None,
+            terms.raises.rebuild, self._lead, self._channel if channel is not None else None,
         )  # fmt: skip
         self._dress()
         self.peers._add_definition(prefix, self)
@@ -214,6 +217,16 @@ class Definition:
     async def _amiss(self, key: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return (await self._aask(key, args, kwargs, _native.LOADS)).value
 
+    def _lead(
+        self, context: contextvars.Context, asked: tuple[Any, Any, Any],
+        call: tuple[bytes, tuple[Any, ...], dict[str, Any]],
+    ) -> Leader:  # fmt: skip
+        """For a call that was asked for without a step in Python, and is to run the loader."""
+        key, args, kwargs = call
+        leader = Leader(self.peers, self._work(args, kwargs), key, context)
+        leader.asked = asked
+        return leader
+
     # -- what hangs on the function ----------------------------------------------------------
 
     def key(self, *args: Any, **kwargs: Any) -> Key:
@@ -264,9 +277,11 @@ class Definition:
 
     def cache_info(self) -> CacheInfo:
         """What became of this process's calls of the function so far."""
-        counts = dict(self.counts)
-        counts["local"] += self.fast.local_hits
-        return CacheInfo(**counts, error=self.errors, registered=bool(self.loader), name=self.name)
+        there = self.fast.counts
+        counts = {tier: here + there[tier] for tier, here in self.counts.items()}
+        return CacheInfo(
+            **counts, error=self.errors + there["error"], registered=bool(self.loader),
+            name=self.name)
 
 
 METHODS = ("key", "lookup", "refresh", "invalidate", "ainvalidate", "cache_info")

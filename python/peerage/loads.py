@@ -19,17 +19,13 @@ from opcode import opname
 from typing import TYPE_CHECKING, Any
 
 from . import checks, errors
-from ._native import Hit, decode, encode
+from ._native import Hit, LoadLostError, chain, decode, encode
 
 if TYPE_CHECKING:
     from .cache import Cache
     from .peers import Peers
 
 FOREVER_MS = 2**32 - 1
-
-# The keys being loaded on the way to here: a loader's questions carry it, so that a loader
-# that asks for its own key gets an error and not a deadlock.
-chain: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("peerage_chain", default=())
 
 
 def to_ms(seconds: float | None, what: str = "a time") -> int:
@@ -250,11 +246,13 @@ class Leader:
 
     __slots__ = ("peers", "work", "key", "context", "error", "lost", "asked")
 
-    def __init__(self, peers: Peers, work: Work, key: bytes) -> None:
+    def __init__(
+        self, peers: Peers, work: Work, key: bytes, context: contextvars.Context | None = None
+    ) -> None:
         self.peers = peers
         self.work = work
         self.key = key
-        self.context = contextvars.copy_context()
+        self.context = contextvars.copy_context() if context is None else context
         self.error: BaseException | None = None
         self.lost = False
         self.asked: tuple[Any, Any, Any] | None = None  # port, waiter, future
@@ -267,6 +265,11 @@ class Leader:
             port.leave(waiter)
             self.peers._node.lose(load.load_id)
             if not future.done():
-                future.set_result(None)
+                future.set_exception(LoadLostError("the loader was cancelled"))
             return
         self.peers._spawn(self.work, load, self)
+
+    def rebuild(self, encoded: bytes) -> Exception:
+        """The error that its loader raised, or what another's was encoded as."""
+        raises = self.work.terms.raises
+        return raises.rebuild(encoded) if self.error is None else raises.own(self.error)

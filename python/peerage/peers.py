@@ -28,14 +28,13 @@ from ._native import MISS, ClosedError, Failed, Hit, Load, LoadLostError, Waiter
 from .cache import Cache, Report, channel_name
 from .errors import LoopError, encode
 from .functions import Definition, Key
-from .loads import Leader, Terms, Work, arun, by_signal, chain, run, to_ms
+from .loads import Leader, Terms, Work, arun, by_signal, run, to_ms
 from .tallies import Tally
 
 log = logging.getLogger("peerage")
 
 DRAIN_S = 5.0
 JOIN_S = 5.0
-RETRIES_MAX = 16        # a load that is lost this often in a row is not asked for again
 LOOP_LOOK_S = 1.0       # how often who waits for a loader on a loop looks whether it still runs
 IDLE_MS = 60_000        # a loader thread that had nothing to do for so long ends
 STATES = ("new", "looking", "warming", "ready", "draining", "closed", "conflict")
@@ -117,9 +116,6 @@ class Peers:
         self._closed = False
         self._context = contextvars.copy_context()
         self._threads: list[threading.Thread] = []
-        self._ports: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        # (loop, port), weakly: most processes have one loop, and a dictionary's look-up costs more
-        self._newest_port: tuple[Callable[[], Any], Callable[[], Any]] = _nothing, _nothing
         self._starting: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._start_loop: Callable[[], Any] = _nothing
         self._tasks: dict[int, Callable[[], Any]] = {}
@@ -372,7 +368,7 @@ class Peers:
             await arun(self, work, load, leader, for_others)
         finally:
             self._tasks.pop(load.load_id, None)
-            port = self._port_of(loop)
+            port = self._node.port(loop)
             if port is not None:
                 port.tasks.pop(load.load_id, None)
                 # who waits on this loop need not wait for its next turn
@@ -446,19 +442,13 @@ class Peers:
     def _in_loop() -> bool:
         return asyncio._get_running_loop() is not None
 
-    def _port_of(self, loop: Any) -> Any:
-        newest, port = self._newest_port
-        return port() if newest() is loop else self._ports.get(loop, _nothing)()
-
-    def _port(self, loop: Any) -> Any:
+    def _port(self, loop: Any) -> _native.Port:
         """This loop's port. The loop's own reader handle is what keeps it."""
-        port = self._port_of(loop)
+        port = self._node.port(loop)
         if port is not None:
             return port
-        port = _native.Port(self._node, _weakly(self._load_here), _weakly(self._cancel))
+        port = _native.Port(self._node, loop, _weakly(self._load_here), _weakly(self._cancel))
         loop.add_reader(port.fileno(), port.run)
-        self._ports[loop] = weakref.ref(port)
-        self._newest_port = weakref.ref(loop), self._ports[loop]
         if self._start_loop is _nothing:
             self._adopt(loop)
         return port
@@ -474,22 +464,21 @@ class Peers:
 
     def _drop_port(self, loop: Any) -> None:
         """After close: tell this loop's waiters, then leave the loop alone."""
-        port = self._port_of(loop)
+        port = self._node.port(loop)
         if port is not None:
             port.run()
             loop.remove_reader(port.fileno())
-            self._ports.pop(loop, None)
-            self._newest_port = _nothing, _nothing
+            port.gone()
 
     # -- asking --------------------------------------------------------------------------------
 
+    @staticmethod
     def _arguments(
-        self, work: Work | None, terms: Terms, key: bytes, channel: bytes, flags: int,
-        timeout_ms: int,
+        loader: bytes, terms: Terms, key: bytes, channel: bytes, flags: int
     ) -> tuple[Any, ...]:  # fmt: skip
         return (
-            key, channel, work.loader if work is not None else b"", terms.ttl_ms, terms.stale_ms,
-            terms.load_timeout_ms, timeout_ms, flags, chain.get(), terms.pickle,
+            key, channel, loader, terms.ttl_ms, terms.stale_ms, terms.load_timeout_ms,
+            terms.timeout_ms, flags, terms.pickle,
         )  # fmt: skip
 
     def _ask(
@@ -508,9 +497,8 @@ class Peers:
                 "async call, or make this one on another thread")
         if not self._running or self._node.inherited():
             self._ensure()
-        answer = self._node.ask(
-            *self._arguments(work, terms, key, channel, flags, terms.timeout_ms)
-        )
+        loader = work.loader if work is not None else b""
+        answer = self._node.ask(*self._arguments(loader, terms, key, channel, flags))
         if type(answer) is Load:
             assert work is not None
             return run(self, work, answer, key)
@@ -530,39 +518,24 @@ class Peers:
         loop = asyncio.get_running_loop()
         port = self._port(loop)
         leader = Leader(self, work, key) if work is not None else None
-        timeout_ms = terms.timeout_ms
-        until = time.monotonic() + timeout_ms / 1000 if timeout_ms else 0.0
-        for _ in range(RETRIES_MAX):
-            future = loop.create_future()
-            answer = port.ask(
-                self._arguments(work, terms, key, channel, flags, timeout_ms), future, leader
-            )
-            if type(answer) is Waiter:
-                waiter = answer
+        loader = work.loader if work is not None else b""
+        future = loop.create_future()
+        answer = port.ask(self._arguments(loader, terms, key, channel, flags), future, leader)
+        if type(answer) is Waiter:
+            waiter = answer
+            if leader is not None:
+                leader.asked = port, waiter, future
+            try:
+                answer = await future
+            except asyncio.CancelledError:
+                port.leave(waiter)
+                raise
+            finally:
                 if leader is not None:
-                    leader.asked = port, waiter, future
-                try:
-                    answer = await future
-                except asyncio.CancelledError:
-                    port.leave(waiter)
-                    raise
-                finally:
-                    if leader is not None:
-                        leader.asked = None     # a cycle
-            if answer is None:
-                # lost: the one who ran it is gone. By our own doing, it would be so again.
-                if leader is not None and leader.lost:
-                    raise LoadLostError("the loader was cancelled")
-                if timeout_ms:
-                    timeout_ms = max(1, int((until - time.monotonic()) * 1000))
-                continue
-            if type(answer) is Failed:
-                if leader is not None and leader.error is not None:
-                    said = terms.raises.own(leader.error)
-                    raise said
-                raise terms.raises.rebuild(answer.error)
-            return answer
-        raise LoadLostError("the load was lost again and again")
+                    leader.asked = None     # a cycle
+        if type(answer) is Failed:
+            raise (leader or terms.raises).rebuild(answer.error)
+        return answer
 
     # -- changing ------------------------------------------------------------------------------
 
