@@ -93,13 +93,12 @@ uint64_t serve_last_delete(struct serve *s, struct span key, struct span channel
 void serve_drop(struct serve *s, struct span key, struct span channel, bool by_channel,
                 uint64_t delete_id, const struct loaded *item, uint64_t now_ms)
 {
-    bool is_old = delete_id < serve_last_delete(s, key, channel, now_ms);
-
     s->stats.drops++;
     if (by_channel) {
         drop_channel(s, channel, delete_id, now_ms);
         return;
     }
+    bool is_old = delete_id < serve_last_delete(s, key, channel, now_ms);   /* before this one */
     for (struct kin *k; (k = serve_take_kin(s, key)); mem_free(k)) {
         store_delete(s->store, span_of(k->key, k->bytes), &s->dropped);
         detach_key(s, span_of(k->key, k->bytes));

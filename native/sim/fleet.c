@@ -672,17 +672,21 @@ unsigned fleet_loads_ended(const struct fleet *f, const char *key)
     return fleet_loads_of((struct fleet *)f, key)->ended;
 }
 
+static bool look_up(struct fleet *f, unsigned i, const char *key, struct store_hit *hit)
+{
+    return store_get(serve_store(fleet_serve(f, i)), span_text(key), f->now_ms, false, hit);
+}
+
 bool fleet_holds(struct fleet *f, unsigned i, const char *key)
 {
     struct store_hit hit;
-    return store_get(serve_store(fleet_serve(f, i)), span_text(key), f->now_ms, false, &hit);
+    return look_up(f, i, key, &hit);
 }
 
 bool fleet_holds_value(struct fleet *f, unsigned i, const char *key, const char *value)
 {
     struct store_hit hit;
-    return store_get(serve_store(fleet_serve(f, i)), span_text(key), f->now_ms, false, &hit) &&
-           span_equal(hit.bytes, span_text(value));
+    return look_up(f, i, key, &hit) && span_equal(hit.bytes, span_text(value));
 }
 
 const struct serve_stats *fleet_stats(struct fleet *f, unsigned i)

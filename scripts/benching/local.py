@@ -44,7 +44,8 @@ def local_hit(size: Size) -> Iterator[Row]:
               note="the same run")  # fmt: skip
 
 
-def _decorated(name: str, made, kept, decode: str, size: Size, loops: int) -> Iterator[Row]:
+def _decorated(name: str, made, kept, decode: str, size: Size, loops: int, turns: int = 9,
+               ) -> Iterator[Row]:  # fmt: skip
     """Functions of one str and one int, by each library's own decorator. `made` is what the
     application wants, `kept` what the others keep of it, to be decoded at each hit as ours."""
     import cachebox
@@ -65,7 +66,7 @@ def _decorated(name: str, made, kept, decode: str, size: Size, loops: int) -> It
         "ours": tight("f('durov', 3)", f=ours),
         "cachebox": tight(statement, f=box, **space),
         "cachetools": tight(statement, f=tools, **space),
-    }, size.calls(loops, 20), size)  # fmt: skip
+    }, size.calls(loops, 20), size, turns)  # fmt: skip
     row = row_of(name, "ns", timed, "cachebox", 1.0)
     row.against = best_of(row.others)
     yield row
@@ -84,4 +85,6 @@ def local_hit_str(size: Size) -> Iterator[Row]:
 def local_hit_json(size: Size) -> Iterator[Row]:
     page = [{"id": n, "text": f"post {n} " + "x" * 80, "views": n * 7} for n in range(440)]
     kept = json.dumps(page, separators=(",", ":")).encode()
-    yield from _decorated("local_hit_json", page, kept, "loads({})", size, 20)
+    # nearly all of it is the decoding, the same for all: short blocks and many, or the machine's
+    # moods decide
+    yield from _decorated("local_hit_json", page, kept, "loads({})", size, 4, 90)

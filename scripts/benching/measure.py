@@ -70,7 +70,7 @@ def best_of(others: dict[str, float]) -> str:
 
 
 def time_rounds(subjects: dict[str, Callable[[Any], None]], calls: int, size: Size,
-                fresh: Callable[[], Any]) -> dict[str, list[float]]:  # fmt: skip
+                fresh: Callable[[], Any], turns: int = 9) -> dict[str, list[float]]:  # fmt: skip
     """Nanoseconds a call, the mean of a round. A subject makes so many calls itself, of what
     `fresh` has made before its time begins."""
     timed: dict[str, list[float]] = {who: [] for who in subjects}
@@ -78,7 +78,7 @@ def time_rounds(subjects: dict[str, Callable[[Any], None]], calls: int, size: Si
     gc.collect()
     gc.disable()
     try:
-        for turn in range(size.rounds * 9 + 1):
+        for turn in range(size.rounds * turns + 1):
             # whoever comes after a slow one would meet the scheduler more often
             random.shuffle(order)
             for who, run in order:
@@ -93,10 +93,10 @@ def time_rounds(subjects: dict[str, Callable[[Any], None]], calls: int, size: Si
     return timed
 
 
-def time_tight(subjects: dict[str, Callable[[int], None]], loops: int, size: Size,
+def time_tight(subjects: dict[str, Callable[[int], None]], loops: int, size: Size, turns: int = 9,
                ) -> dict[str, list[float]]:  # fmt: skip
     """A subject runs its statement so many times itself (`tight`)."""
-    return time_rounds(subjects, loops, size, lambda: loops)
+    return time_rounds(subjects, loops, size, lambda: loops, turns)
 
 
 def time_fresh(subjects: dict[str, Callable[[str], object]], keys: list[str], size: Size,
