@@ -32,7 +32,8 @@ case ${SANITIZER:=address} in
     address)
         flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
         libraries="libasan.so libubsan.so"
-        tests="tests/test_attacks_wire.py tests/test_attacks_membership.py tests/test_peers.py tests/test_fork.py"
+        tests="tests/test_attacks_wire.py tests/test_attacks_membership.py tests/test_peers.py"
+        tests+=" tests/test_fork.py tests/test_asking.py tests/test_unix_sockets.py"
         ;;
     thread)
         flags=-fsanitize=thread
