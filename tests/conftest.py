@@ -80,6 +80,21 @@ def clean_environment():
     }
 
 
+@pytest.fixture
+def peers():
+    """With the layer off."""
+    import peerage
+
+    made = peerage.Peers()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cache(peers):
+    return peers.cache("c", ttl=60)
+
+
 def pytest_generate_tests(metafunc):
     """Marked `both_ways`: once over Unix sockets, which all here is one host's, and once as
     between hosts."""

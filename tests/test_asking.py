@@ -16,18 +16,6 @@ import pytest
 import peerage
 
 
-@pytest.fixture
-def peers():
-    made = peerage.Peers()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def cache(peers):
-    return peers.cache("c", ttl=60)
-
-
 def in_peerage(frame):
     return os.path.dirname(peerage.__file__) in frame.f_code.co_filename
 

@@ -20,17 +20,6 @@ import peerage
 # its repr, an address, would give the test another name in each process of a run
 OPAQUE = pytest.param(object(), id="object()")
 
-@pytest.fixture
-def peers():
-    made = peerage.Peers()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def cache(peers):
-    return peers.cache("c", ttl=60)
-
 
 def run_together(function, count):
     """Call it on so many threads at once; results or exceptions in order of start."""
