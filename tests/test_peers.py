@@ -13,8 +13,6 @@ from workers import Failed, a_key_of, until
 
 import peerage
 
-pytestmark = pytest.mark.both_ways
-
 
 def total(workers, key):
     """How often a key was loaded in all."""
