@@ -4,6 +4,7 @@ off a question waits where somebody else is loading its key; what another node a
 test_peers.py."""
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import os
@@ -14,6 +15,7 @@ import weakref
 import pytest
 
 import peerage
+from peerage.functions import Definition
 
 
 def in_peerage(frame):
@@ -544,5 +546,178 @@ def test_a_channel_that_is_wrong_is_worded_when_it_is_awaited(cache):
         with pytest.raises(peerage.TooBigError):
             await question
         assert f.cache_info().error == 1
+
+    asyncio.run(main())
+
+
+# -- what a coroutine would do ------------------------------------------------------------------------
+
+
+class Lost:
+    """A load that is lost: it falls to the next one who waits."""
+
+    def __init__(self, cache, key):
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(cache, key))
+
+    def load(self):
+        self.begun.set()
+        assert self.go.wait(10)
+        raise SystemExit
+
+    def run(self, cache, key):
+        with contextlib.suppress(SystemExit):
+            cache.get_or_load(key, self.load)
+
+    def __enter__(self):
+        self.thread.start()
+        assert self.begun.wait(5)
+        return self
+
+    def lose(self):
+        self.go.set()
+        self.thread.join()
+
+    def __exit__(self, *_):
+        self.lose()
+
+
+@pytest.mark.parametrize("how", [
+    lambda question: question, asyncio.ensure_future, lambda question: asyncio.gather(question),
+], ids=["awaited", "a task", "gathered"])  # fmt: skip
+def test_a_stop_iteration_that_is_kept_is_no_value(cache, how):
+    @cache.cached("{x}", name="f", raises=(StopIteration,), negative_ttl=30)
+    async def f(x):
+        return x
+
+    def load():
+        raise StopIteration("not the value")
+
+    async def main():
+        await f("first")
+        with pytest.raises(peerage.RemoteLoadError):
+            cache.get_or_load(f.key("k"), load, negative_ttl=30)
+
+        async def asks():
+            return await how(f("k"))
+
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(asks(), 5)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("spawns", [True, False])
+def test_a_call_that_is_dropped_leaves(cache, peers, monkeypatch, spawns):
+    ran = []
+
+    @cache.cached("{x}", name="f")
+    async def f(x):
+        ran.append(x)
+        return x
+
+    async def main():
+        await f("first")
+        with Lost(cache, f.key("k")) as lost:
+            dropped = f("k")
+            future = weakref.ref(dropped.send(None))
+            if not spawns:      # as a user's task factory may
+                monkeypatch.setattr(peers, "_spawn", lambda *_: 1 / 0)
+            del dropped
+            gc.collect()
+            assert future() is None
+            lost.lose()
+            await asyncio.sleep(0.1)
+        assert ran == ["first"], "nobody waits for it"
+
+    asyncio.run(main())
+
+
+def test_a_hook_that_raises_while_its_call_is_dropped(cache, peers, monkeypatch):
+    """The call waits no longer when the load falls to it, and the report names it all the same."""
+    @cache.cached("{x}", name="f")
+    async def f(x):
+        return x
+
+    async def main():
+        await f("first")
+        with Lost(cache, f.key("k")) as lost:
+            waits = await waiting(f("k"))
+            monkeypatch.setattr(peers, "_spawn", lambda *_: 1 / 0)
+            monkeypatch.setattr(sys, "unraisablehook", lambda said: seen.append(said.exc_type))
+            lost.lose()
+            with pytest.raises(peerage.LoadLostError):
+                await asyncio.wait_for(waits, 5)
+
+    seen = []
+    asyncio.run(main())
+    assert ZeroDivisionError in seen
+
+
+@pytest.mark.parametrize("call", [
+    lambda question: question.send(None), lambda question: question.close(),
+    lambda question: question.throw(ZeroDivisionError),
+], ids=["send", "close", "throw"])  # fmt: skip
+def test_one_that_is_executing_is_left_alone(cache, peers, monkeypatch, call):
+    ensure, said = peers._aensure, []
+
+    async def ensured():
+        with pytest.raises(ValueError, match="already executing") as raised:
+            call(question)
+        said.append(raised.value)
+        gc.collect()
+        return await ensure()
+
+    async def main():
+        assert await question == 5
+
+    monkeypatch.setattr(peers, "_aensure", ensured)
+    question = cache.aget("k", 5)
+    asyncio.run(main())
+    assert said
+
+
+def test_an_interrupt_while_the_channel_is_made_is_raised(cache, monkeypatch):
+    channel, interrupted = Definition._channel, []
+
+    def interrupting(self, key):
+        if interrupted:
+            raise KeyboardInterrupt
+        return channel(self, key)
+
+    monkeypatch.setattr(Definition, "_channel", interrupting)
+
+    @cache.cached("{x}", channel="{x}", name="f")
+    async def f(x):
+        return x
+
+    async def main():
+        await f("first")
+        interrupted.append(True)
+        with pytest.raises(KeyboardInterrupt):
+            f("k")
+
+    asyncio.run(main())
+
+
+def test_what_is_done_keeps_nothing_that_it_was_called_with(cache):
+    """A task keeps its coroutine."""
+    class Large:
+        pass
+
+    @cache.cached("{x}", ignore=["extra"], name="f")
+    async def f(x, extra=None):
+        return x
+
+    async def main():
+        await f("first")
+        for ask in (lambda large: f("k", extra=large), lambda large: cache.aget("none", large)):
+            large = Large()
+            seen = weakref.ref(large)
+            question = ask(large)
+            await question
+            del large
+            gc.collect()
+            assert seen() is None
 
     asyncio.run(main())

@@ -22,6 +22,7 @@ struct asking {
     PyObject *context;          /* the caller's, for a loader; NULL: not asked yet, or no loader */
     PyObject *awaited;          /* iterator of the future, or coroutine of slow; NULL: not yet */
     PyObject *waiter;           /* of the future; NULL: it is slow's coroutine */
+    bool running;               /* inside of send, throw or close */
     bool over;                  /* awaited to the end, closed, or thrown at */
 };
 
@@ -95,23 +96,27 @@ PyObject *asking_new(const struct state *st, struct asker *asker, PyObject *keep
     a->args = args;
     a->kwargs = kwargs;
     a->context = a->awaited = a->waiter = NULL;
-    a->over = false;
+    a->running = a->over = false;
     PyObject_GC_Track(a);
     return (PyObject *)a;
 }
 
-/* Keeps an exception that is set. */
+/* Nothing it was asked with outlives it: a task keeps its coroutine. Keeps an exception that is
+ * set. */
 static void end(struct asking *a)
 {
-    a->over = true;
-    if (!a->awaited && !a->waiter)
-        return;
     PyObject *type, *error, *traceback;
+
+    a->over = true;
     PyErr_Fetch(&type, &error, &traceback);
     if (a->waiter)
         port_forsake(a->waiter);
     Py_CLEAR(a->waiter);
     Py_CLEAR(a->awaited);
+    Py_CLEAR(a->missing);
+    Py_CLEAR(a->args);
+    Py_CLEAR(a->kwargs);
+    Py_CLEAR(a->context);
     PyErr_Restore(type, error, traceback);
 }
 
@@ -121,10 +126,12 @@ static PyObject *begin(struct asking *a)
     struct peerage_ask question = a->asker->terms;
     PyObject *answer = NULL;
 
-    struct engine *e = node_engine(a->asker->node);
-    PyObject *loop = e ? PyObject_CallNoArgs(a->st->running_loop) : NULL;
-    if (!loop)
+    PyObject *loop = PyObject_CallNoArgs(a->st->running_loop);
+    struct engine *e = loop ? node_engine(a->asker->node) : NULL;
+    if (!e) {
+        Py_XDECREF(loop);
         return NULL;
+    }
     PyObject *port = Py_XNewRef(port_of(e, loop));
     if (!port) {
         Py_DECREF(loop);
@@ -184,18 +191,33 @@ static void tally(struct asking *a, PySendResult step)
         a->asker->errors++;
 }
 
+/* As a coroutine says it: what runs it holds no reference to what it awaits. */
+static bool enter(struct asking *a)
+{
+    if (a->running)
+        PyErr_SetString(PyExc_ValueError, "coroutine already executing");
+    else if (a->over)
+        ready_reused();
+    else
+        return a->running = true;
+    return false;
+}
+
 static PySendResult am_send(PyObject *self, PyObject *sent, PyObject **result)
 {
     struct asking *a = (struct asking *)self;
     PySendResult step;
 
-    if (a->over) {
-        *result = ready_reused();
+    *result = NULL;
+    if (!enter(a))
         return PYGEN_ERROR;
-    }
-    *result = a->awaited ? NULL : begin(a);
-    step = a->awaited ? PyIter_Send(a->awaited, sent, result) : *result ? PYGEN_RETURN
-                                                                        : PYGEN_ERROR;
+    if (!a->awaited)
+        *result = begin(a);
+    if (a->awaited)
+        step = PyIter_Send(a->awaited, sent, result);
+    else
+        step = *result ? PYGEN_RETURN : PYGEN_ERROR;
+    a->running = false;
     tally(a, step);
     if (step != PYGEN_NEXT)
         end(a);
@@ -205,19 +227,21 @@ static PySendResult am_send(PyObject *self, PyObject *sent, PyObject **result)
 /* A task throws what its future got for an exception, and that it was cancelled. */
 static PyObject *throw(struct asking *a, PyObject *const *args, Py_ssize_t count)
 {
-    if (a->over)
-        return ready_reused();
+    if (!enter(a))
+        return NULL;
     if (!a->awaited || a->waiter) {
         ready_raise(args, count);
+        a->running = false;
         tally(a, PYGEN_ERROR);
         end(a);
         return NULL;
     }
-    PyObject *call[4] = {a->awaited};
+    PyObject *passed[4] = {a->awaited};
     for (Py_ssize_t i = 0; i < count && i < 3; i++)
-        call[i + 1] = args[i];
-    PyObject *found = PyObject_VectorcallMethod(a->st->text_throw, call,
+        passed[i + 1] = args[i];
+    PyObject *found = PyObject_VectorcallMethod(a->st->text_throw, passed,
                                                 (size_t)(count < 3 ? count : 3) + 1, NULL);
+    a->running = false;
     if (!found)
         end(a);
     return found;       /* what it goes on waiting for */
@@ -225,10 +249,15 @@ static PyObject *throw(struct asking *a, PyObject *const *args, Py_ssize_t count
 
 static PyObject *close_it(struct asking *a, PyObject *unused)
 {
+    (void)unused;
+    if (a->over)
+        Py_RETURN_NONE;
+    if (!enter(a))
+        return NULL;
     PyObject *closed = a->awaited && !a->waiter
                            ? PyObject_CallMethodNoArgs(a->awaited, a->st->text_close)
                            : Py_NewRef(Py_None);
-    (void)unused;
+    a->running = false;
     end(a);
     return closed;
 }
@@ -252,7 +281,8 @@ static void finalize(PyObject *self)
         return;
     PyErr_Fetch(&type, &error, &traceback);
     PyObject *name = qualname(self, NULL);
-    if (!name || PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "coroutine '%S' was never awaited", name) < 0)
+    if (!name || PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "coroutine '%S' was never awaited",
+                                  name) < 0)
         PyErr_WriteUnraisable(self);
     Py_XDECREF(name);
     PyErr_Restore(type, error, traceback);
@@ -274,10 +304,6 @@ static int traverse(struct asking *a, visitproc visit, void *arg)
 static int clear(struct asking *a)
 {
     end(a);
-    Py_CLEAR(a->missing);
-    Py_CLEAR(a->args);
-    Py_CLEAR(a->kwargs);
-    Py_CLEAR(a->context);
     return 0;
 }
 

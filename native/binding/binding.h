@@ -189,20 +189,22 @@ struct asker {
     PyObject *rebuild;          /* rebuild(error): the exception that says a loader's error */
     PyObject *lead;             /* lead(context, asked, args) -> a Leader for its loads; NULL:
                                    there is no loader */
-    PyObject *arguments;        /* of Node.ask, for key and channel; NULL: all questions are slow's */
+    PyObject *arguments;        /* of Node.ask, for key and channel; NULL: slow asks all */
     struct peerage_ask terms;   /* the same; borrows from them */
     bool pickle;
     unsigned long long hits[PEERAGE_TIER_LOAD + 1], errors;     /* answers, apart from slow's */
 };
+/* `arguments` are those of Node.ask, with no key and no channel, for who asks by an Asking; None:
+ * slow asks. -1 with an exception. */
 int asker_init(struct asker *, PyObject *node, PyObject *slow, bool pickle, PyObject *arguments,
                PyObject *rebuild, PyObject *lead);
 int asker_visit(struct asker *, visitproc visit, void *arg);
 void asker_clear(struct asker *);            /* for tp_clear */
 void asker_free(struct asker *);
 int asking_type_add(PyObject *module, struct state *);
-/* The answer to a call, as an awaitable. `asker` lies in `keeper`. Takes key, channel (bytes, may
- * be NULL), args and kwargs, which are slow's (may be NULL). NULL args
- * or key: an exception is set. */
+/* The answer to a call, as an awaitable. `asker` lies in `keeper`. Takes key, channel, args and
+ * kwargs (channel and kwargs may be NULL; args and kwargs are slow's). If key or args is NULL an
+ * exception is set already, and it only lets the others go. */
 PyObject *asking_new(const struct state *, struct asker *, PyObject *keeper, PyObject *key,
                      PyObject *channel, PyObject *missing, PyObject *args, PyObject *kwargs);
 

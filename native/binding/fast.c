@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
-#define CHANNEL_MAX 255         /* as peerage.h says of struct peerage_ask */
+#define CHANNEL_MAX 255         /* as peerage.h says of struct peerage_ask, and Cache._channel */
 #define MEMO_SLOTS 512u         /* 16 KB, made at the first hit */
 
 struct memo {
@@ -127,6 +127,8 @@ static bool read_channel(PyObject *given, PyObject **out)
     if (bytes > CHANNEL_MAX)
         return false;
     *out = PyBytes_FromStringAndSize(at, bytes);
+    if (!*out)
+        PyErr_Clear();
     return *out != NULL;
 }
 
@@ -199,8 +201,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
                       wanted.kwargs);
 }
 
-/* Fast(node, prefix, slow, is_async, pickle, arguments, rebuild). `arguments` are those of Node.ask,
- * with no key and no channel, for who asks by an Asking; None: by slow alone. */
+/* Fast(node, prefix, slow, is_async, pickle, arguments, rebuild): see asker_init. */
 static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *node, *prefix, *slow, *arguments, *rebuild;

@@ -1,6 +1,7 @@
 /* A decorated function: the whole of a local hit in one call into C. It writes the key from
  * the arguments, looks into the store, and returns the value (for an async function, an
- * awaitable that is done). Anything else is the Python layer's: `slow(key, args, kwargs)`.
+ * awaitable that is done). An async call that misses asks as asking.c says; anything else is
+ * the Python layer's: `slow(key, args, kwargs)`.
  *
  * The Python layer hangs the other methods (lookup, invalidate, ...) into its __dict__: a
  * subclass would lose the fast call before Python 3.12.
@@ -19,12 +20,11 @@ struct function {
     PyObject *channel;          /* channel(key) -> bytes; NULL: the key itself */
     PyObject *bind;             /* bind(function, instance) for methods */
     PyObject *dict, *weakrefs;
-    unsigned long long hits;    /* local ones, counted here and nowhere else */
     bool is_async;
 };
 
 /* (key, args, kwargs), or NULL with an exception. */
-static PyObject *the_call(PyObject *key, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
+static PyObject *call_of(PyObject *key, PyObject *const *args, Py_ssize_t count, PyObject *kwnames)
 {
     PyObject *positional = PyTuple_New(count);
     PyObject *keywords = PyDict_New();
@@ -45,21 +45,27 @@ static PyObject *the_call(PyObject *key, PyObject *const *args, Py_ssize_t count
 }
 
 /* Not here. What is wrong with a channel is worded by the slow path. */
-static PyObject *ask(struct function *f, const void *at, Py_ssize_t bytes, PyObject *const *args,
-                     Py_ssize_t count, PyObject *kwnames)
+static PyObject *miss(struct function *f, const void *at, Py_ssize_t bytes, PyObject *const *args,
+                      Py_ssize_t count, PyObject *kwnames)
 {
     PyObject *key = PyBytes_FromStringAndSize(at, bytes), *channel = NULL;
-    PyObject *the = the_call(key, args, count, kwnames);
+    PyObject *called = call_of(key, args, count, kwnames);
 
-    if (the && f->asker.arguments) {
+    if (called && f->asker.arguments) {
         channel = f->channel ? PyObject_CallOneArg(f->channel, key) : NULL;
         if (!PyErr_Occurred())
-            return asking_new(f->st, &f->asker, (PyObject *)f, key, channel, Py_None, the, NULL);
+            return asking_new(f->st, &f->asker, (PyObject *)f, key, channel, Py_None,
+                              called, NULL);
+        if (!PyErr_ExceptionMatches(PyExc_Exception)) {     /* Ctrl-C, not the channel's */
+            Py_DECREF(key);
+            Py_DECREF(called);
+            return NULL;
+        }
         PyErr_Clear();
     }
-    PyObject *out = the ? PyObject_Call(f->asker.slow, the, NULL) : NULL;
+    PyObject *out = called ? PyObject_Call(f->asker.slow, called, NULL) : NULL;
     Py_XDECREF(key);
-    Py_XDECREF(the);
+    Py_XDECREF(called);
     return out;
 }
 
@@ -82,18 +88,17 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
         if (answer.value_type != PEERAGE_ERROR) {
             PyObject *value = value_take(f->st, e->p, key, (size_t)bytes, &answer,
                                          f->asker.pickle);
-            f->hits++;
+            f->asker.hits[PEERAGE_TIER_LOCAL]++;
             return value && f->is_async ? ready_new(f->st, value) : value;
         }
         /* an error that is kept for a while: the slow path raises it */
         peerage_blob_free(answer.blob);
     }
-    return ask(f, key, bytes, args, count, kwnames);
+    return miss(f, key, bytes, args, count, kwnames);
 }
 
-/* Function(node, template, slow, bind, is_async, pickle, arguments, rebuild, lead, channel).
- * `arguments` are those of Node.ask, with no key and no channel, for who asks by an Asking; None: by
- * slow alone. */
+/* Function(node, template, slow, bind, is_async, pickle, arguments, rebuild, lead, channel): see
+ * asker_init. */
 static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *node, *template, *slow, *bind, *arguments, *rebuild, *lead, *channel;
@@ -175,8 +180,7 @@ static PyObject *counts(PyObject *self, void *unused)
 
     (void)unused;
     for (int tier = 0; out && tier <= PEERAGE_TIER_LOAD; tier++) {
-        unsigned long long local = tier == PEERAGE_TIER_LOCAL ? f->hits : 0;
-        PyObject *hits = PyLong_FromUnsignedLongLong(f->asker.hits[tier] + local);
+        PyObject *hits = PyLong_FromUnsignedLongLong(f->asker.hits[tier]);
         if (!hits || PyDict_SetItem(out, f->st->tiers[tier], hits) < 0)
             Py_CLEAR(out);
         Py_XDECREF(hits);

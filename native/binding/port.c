@@ -31,6 +31,7 @@ struct waiter {
     struct port *port;          /* borrowed; NULL: completed, left, or the port is gone */
     PyObject *future;
     PyObject *load_hook;        /* load_hook(Load): this question's own loader is to run; or NULL */
+    PyObject *asking;           /* the same, borrowed: it forsakes the waiter before it goes */
     PyObject *key;              /* bytes */
     PyObject *missing, *rebuild;        /* of value_bare; NULL: the future gets value_answer */
     bool pickle;
@@ -50,7 +51,7 @@ static struct waiter *waiter_new(struct port *p, PyObject *future, PyObject *loa
     w->future = Py_NewRef(future);
     w->load_hook = Py_XNewRef(load_hook);
     w->key = Py_NewRef(key);
-    w->missing = w->rebuild = NULL;
+    w->asking = w->missing = w->rebuild = NULL;
     w->pickle = pickle;
     w->tier = PEERAGE_TIER_LOCAL;
     PyObject_GC_Track(w);
@@ -127,9 +128,7 @@ static void complete(const struct state *st, PyObject *future, PyObject *value)
     if (done == Py_False)
         set = value ? PyObject_CallMethodOneArg(future, st->text_set_result, value)
                     : PyObject_CallMethodOneArg(future, st->text_set_exception, error);
-    if (PyErr_Occurred() && error && PyErr_GivenExceptionMatches(error, PyExc_StopIteration))
-        complete(st, future, NULL);     /* no future takes one: what it says of that */
-    else if (PyErr_Occurred())
+    if (PyErr_Occurred())
         PyErr_WriteUnraisable(future);
     Py_XDECREF(set);
     Py_XDECREF(done);
@@ -143,6 +142,7 @@ static void complete(const struct state *st, PyObject *future, PyObject *value)
  * again. */
 static void call_load_hook(struct port *p, PyObject *hook, PyObject *load, uint64_t load_id)
 {
+    Py_XINCREF(hook);       /* it may take another's place, or its waiter go */
     PyObject *done = load && hook ? PyObject_CallOneArg(hook, load) : NULL;
     Py_XDECREF(load);
     if (!done) {
@@ -151,11 +151,37 @@ static void call_load_hook(struct port *p, PyObject *hook, PyObject *load, uint6
         peerage_lose(p->engine->p, load_id);
     }
     Py_XDECREF(done);
+    Py_XDECREF(hook);
+}
+
+static PyObject *hook_of(const struct waiter *w)
+{
+    return w->load_hook ? w->load_hook : w->asking;
 }
 
 static PyObject *load_of(const struct state *st, struct peerage_answer *a)
 {
     return value_answer(st, NULL, NULL, 0, a, false);
+}
+
+/* What is raised here comes out of a coroutine or a future. Neither lets a StopIteration out:
+ * it would be taken for a value that is returned. */
+static void reword_stop(void)
+{
+    PyObject *type, *stop, *traceback;
+
+    PyErr_Fetch(&type, &stop, &traceback);
+    PyErr_NormalizeException(&type, &stop, &traceback);
+    PyObject *said = PyObject_CallFunction(PyExc_RuntimeError, "s",
+                                           "coroutine raised StopIteration");
+    if (said) {
+        PyException_SetCause(said, Py_NewRef(stop));
+        PyErr_SetObject(PyExc_RuntimeError, said);
+        Py_DECREF(said);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(stop);
+    Py_XDECREF(traceback);
 }
 
 static PyObject *answer_of(struct port *p, struct waiter *w, struct peerage_answer *a)
@@ -164,15 +190,18 @@ static PyObject *answer_of(struct port *p, struct waiter *w, struct peerage_answ
     size_t bytes = (size_t)PyBytes_GET_SIZE(w->key);
 
     w->tier = a->tier;
-    if (w->missing)
-        return value_bare(p->st, p->engine->p, key, bytes, a, w->pickle, w->missing, w->rebuild);
-    return value_answer(p->st, p->engine->p, key, bytes, a, w->pickle);
+    PyObject *out = w->missing ? value_bare(p->st, p->engine->p, key, bytes, a, w->pickle,
+                                            w->missing, w->rebuild)
+                               : value_answer(p->st, p->engine->p, key, bytes, a, w->pickle);
+    if (!out && PyErr_ExceptionMatches(PyExc_StopIteration))
+        reword_stop();
+    return out;
 }
 
 static void on_answer(struct port *p, struct waiter *w, struct peerage_answer *a)
 {
     if (a->kind == PEERAGE_LOAD) {      /* the waiter goes on waiting, for this load */
-        call_load_hook(p, w->load_hook, load_of(p->st, a), a->load_id);
+        call_load_hook(p, hook_of(w), load_of(p->st, a), a->load_id);
         return;
     }
     Py_INCREF(w);
@@ -282,7 +311,7 @@ static PyObject *ask_native(struct port *p, struct waiter *w, struct peerage_ask
     peerage_port_ask(p->native, question, w, &answer);
     if (answer.kind == PEERAGE_PENDING || answer.kind == PEERAGE_LOAD) {
         if (answer.kind == PEERAGE_LOAD)
-            call_load_hook(p, w->load_hook, load_of(p->st, &answer), answer.load_id);
+            call_load_hook(p, hook_of(w), load_of(p->st, &answer), answer.load_id);
         return NULL;
     }
     unlink_waiter(w);
@@ -298,9 +327,10 @@ PyObject *port_ask_bare(PyObject *port, const struct peerage_ask *asked, PyObjec
 
     if (!usable(p))
         return gone(p);
-    struct waiter *w = waiter_new(p, future, load_hook, key, pickle);
+    struct waiter *w = waiter_new(p, future, NULL, key, pickle);
     if (!w)
         return NULL;
+    w->asking = load_hook;
     w->missing = Py_NewRef(missing);
     w->rebuild = Py_NewRef(rebuild);
     *waiter = (PyObject *)w;    /* the hook may be called meanwhile */
@@ -422,7 +452,8 @@ void port_forsake(PyObject *waiter)
 {
     struct waiter *w = (struct waiter *)waiter;
     take_back(w);               /* does nothing where it is completed */
-    Py_CLEAR(w->load_hook);     /* a cycle */
+    w->asking = NULL;
+    Py_CLEAR(w->load_hook);     /* a cycle: leader, asked, waiter, leader */
     Py_CLEAR(w->rebuild);
 }
 
@@ -548,6 +579,7 @@ static PyObject *end_now(struct port *p, PyObject *unused)
 static int traverse(struct port *p, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(p));
+    Py_VISIT(p->loop);
     Py_VISIT(p->load_hook);
     Py_VISIT(p->cancel_hook);
     Py_VISIT(p->tasks);

@@ -251,7 +251,9 @@ PyObject *value_bare(const struct state *st, peerage *p, const void *key, size_t
         return Py_NewRef(missing);
     case PEERAGE_FAILED: {
         PyObject *encoded = take_error(a);
+        Py_INCREF(rebuild);         /* its waiter may let it go meanwhile */
         PyObject *error = encoded ? PyObject_CallOneArg(rebuild, encoded) : NULL;
+        Py_DECREF(rebuild);
         if (error)
             PyErr_SetObject((PyObject *)Py_TYPE(error), error);
         Py_XDECREF(encoded);

@@ -204,7 +204,8 @@ class Definition:
         self, key: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], flags: int
     ) -> Hit:
         try:
-            hit: Hit = await self.peers._aask(self._work(args, kwargs), key, self._channel(key), flags)
+            hit: Hit = await self.peers._aask(
+                self._work(args, kwargs), key, self._channel(key), flags)
         except Exception:
             self.errors += 1
             raise

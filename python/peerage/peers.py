@@ -368,7 +368,7 @@ class Peers:
             await arun(self, work, load, leader, for_others)
         finally:
             self._tasks.pop(load.load_id, None)
-            port = self._node.port(loop)
+            port = None if loop.is_closed() else self._node.port(loop)
             if port is not None:
                 port.tasks.pop(load.load_id, None)
                 # who waits on this loop need not wait for its next turn
