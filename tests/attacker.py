@@ -219,7 +219,8 @@ class Client(Link):
         if near:
             sock = socket.socket(socket.AF_UNIX)
             sock.settimeout(timeout)
-            sock.connect(f"\0peerage 127.0.0.1:{port}")
+            network = os.stat("/proc/self/ns/net").st_ino
+            sock.connect(f"/tmp/peerage-{os.geteuid()}/{network}-127.0.0.1:{port}")
         else:
             sock = socket.create_connection(
                 ("127.0.0.1", port), timeout, source_address=(source, 0) if source else None

@@ -637,6 +637,31 @@ def test_who_knows_of_a_delete_is_not_told_what_was_before(fleet):
         assert told.result(20) is None
 
 
+def test_a_copy_that_a_stopped_heir_finds_late_is_not_kept(fleet):
+    """D3: it was pushed before the heir was declared dead, and deleted after; the heir empties its
+    cache when it goes on, and only then reads it off its socket."""
+    workers = fleet(3)
+    keys = {}
+    for i in range(60):
+        owner, heir, (other,) = by_rank(workers, f"copy{i}")
+        keys.setdefault((owner.address, heir.address), []).append(f"copy{i}")
+    owner, heir, (other,) = by_rank(workers, max(keys.values(), key=len)[0])
+    warm, *late = keys[owner.address, heir.address][:7]
+    owner("lookup", "value", warm)      # the connection is there
+    until(lambda: heir("lookup", "value", warm)["tier"] == "local")
+    stop(heir)
+    for key in late:
+        owner("lookup", "value", key)
+    until(lambda: is_dead_for([owner, other], heir.address), 30, "it was not found dead")
+    for key in late:
+        assert other("invalidate", "value", key)["unreached"] == []
+    go_on(heir)
+    joined(workers, 30)
+    for key in late:
+        assert heir("lookup", "value", key)["value"]
+        assert total(workers, key) == 2, "what was deleted is loaded anew"
+
+
 # -- leaving -------------------------------------------------------------------------------------------------
 
 

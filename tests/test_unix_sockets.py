@@ -1,35 +1,37 @@
-"""Peers of one host talk over Unix sockets (W9), and over TCP wherever that can't be. Whatever
-sits on a node's name, a question is answered."""
+"""Peers of one host and user talk over Unix sockets (W9), and over TCP wherever that can't be."""
 
-import itertools
+import contextlib
 import os
 import re
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from attack_fleet import Attacked
 from attacker import HELLO
-from workers import a_key_of, until
+from workers import Worker, a_key_of, joined
 
-NAME = "\0peerage {}"
+
+def path_of(address):
+    return Path(f"/tmp/peerage-{os.geteuid()}/{os.stat('/proc/self/ns/net').st_ino}-{address}")
 
 
 def listens(address):
     """Does anybody, under a node's name?"""
     with socket.socket(socket.AF_UNIX) as s:
         try:
-            s.connect(NAME.format(address))
-        except ConnectionRefusedError:
+            s.connect(str(path_of(address)))
+        except (ConnectionRefusedError, FileNotFoundError):
             return False
         return True
 
 
 def connections(worker):
-    """Of a process: how many of its connected sockets are TCP, how many Unix with a name of
-    ours at one end."""
+    """Of a process: how many of its connected sockets are TCP, how many are Unix and were
+    accepted."""
     inodes = set()
     for fd in os.scandir(f"/proc/{worker.pid}/fd"):
         found = re.match(r"socket:\[(\d+)\]", os.readlink(fd.path))
@@ -42,7 +44,7 @@ def connections(worker):
     established, listening = "01", "00010000"
     return (
         sum(f[9] in inodes and f[3] == established for f in tcp),
-        sum(f[6] in inodes and f[3] != listening and f[-1].startswith("@peerage ") for f in unix),
+        sum(f[6] in inodes and f[3] != listening and f[-1].startswith(str(path_of(""))) for f in unix),
     )
 
 
@@ -76,64 +78,69 @@ def test_tcp_where_one_of_them_does_without(fleet, worker, who):
     owner = worker(**(on if who == "asker" else off))
     for one in (asker, owner):
         one("astart")
-    until(lambda: all(sum(m["owns"] and not m["warming"] for m in one("members")) == 2
-                      for one in (asker, owner)))  # fmt: skip
+    joined([asker, owner])
     assert ask(asker, owner) == "owner"
     assert over_unix(asker) == 0
     assert connections(asker)[0] and not connections(asker)[1]
-    address = next(m["address"] for m in owner("members") if m["self"])
-    assert listens(address) is (who == "asker")
+    assert listens(owner.address) is (who == "asker")
 
 
-def test_a_name_that_is_taken_costs_no_question(worker, base_port):
-    """By a process of our own user, that never says a word."""
-    owner_address = f"127.0.0.1:{base_port}"
-    with socket.socket(socket.AF_UNIX) as squatter:
-        squatter.bind(NAME.format(owner_address))
-        squatter.listen(100)
-        owner, asker = worker(PEER_HEIR="false"), worker(PEER_HEIR="false")
-        owner("astart")
-        asker("astart")
-        until(lambda: all(sum(m["owns"] and not m["warming"] for m in one("members")) == 2
-                          for one in (asker, owner)))  # fmt: skip
-        key = a_key_of(owner)
-        assert asker("lookup", "value", key)["value"] == f"{key} by {asker.pid}", \
-            "silent: loaded by who asked, as with any peer that says nothing"  # fmt: skip
-    # It has gone, and the name is free: TCP is dialled, once the owner is no longer avoided.
-    later = itertools.count()
-    by_owner = f"{key} by {owner.pid}"
-    until(lambda: asker("lookup", "value", key, next(later))["value"].startswith(by_owner), 20)
+def two(worker, **changes):
+    pair = [worker(PEER_HEIR="false", **changes) for _ in range(2)]
+    for one in pair:
+        one("astart")
+    return joined(pair)
 
 
 TAKE = """
 import os, socket, sys
 os.setuid(65534)
+os.mkdir(sys.argv[1], 0o777)
 s = socket.socket(socket.AF_UNIX)
-s.bind("\\0peerage " + sys.argv[1])
+s.bind(sys.argv[2])
 s.listen(100)
 print("listening", flush=True)
 sys.stdin.read()
+os.unlink(sys.argv[2])
+os.rmdir(sys.argv[1])
 """
+AS = "import asyncio, concurrent.futures.thread, os, traceback, peer_worker; os.setuid(12345); peer_worker.main()"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="takes root to become another user")
-def test_a_listener_of_another_user_is_passed_by(worker, base_port):
-    squatter = subprocess.Popen([sys.executable, "-c", TAKE, f"127.0.0.1:{base_port}"], text=True,
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+@pytest.mark.skipif(os.getuid() != 0, reason="takes root to become other users")
+def test_a_folder_of_another_user_is_passed_by(peer_env, base_port, tmp_path):
+    """Who made it first could keep askers waiting."""
+    path = str(path_of(f"127.0.0.1:{base_port}")).replace(f"peerage-{os.geteuid()}", "peerage-12345")
+    squatter = subprocess.Popen([sys.executable, "-c", TAKE, os.path.dirname(path), path],
+                                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
     try:
         assert squatter.stdout.readline() == "listening\n"
-        owner, asker = worker(PEER_HEIR="false"), worker(PEER_HEIR="false")
-        owner("astart")
-        asker("astart")
-        until(lambda: all(sum(m["owns"] and not m["warming"] for m in one("members")) == 2
-                          for one in (asker, owner)))  # fmt: skip
-        assert ask(asker, owner) == "owner"
-        assert over_unix(asker) == 0 and asker("stats")["dials_failed"] == 0
-        assert ask(owner, asker) == "owner" and over_unix(owner) > 0, "the other way has its name"
+        with contextlib.ExitStack() as stack:
+            def worker(**changes):
+                made = Worker(peer_env(**changes), tmp_path / "log", [sys.executable, "-c", AS])
+                stack.callback(made.end)
+                return made
+
+            owner, asker = two(worker)
+            assert ask(asker, owner) == "owner" and ask(owner, asker) == "owner"
+            assert over_unix(asker) == over_unix(owner) == 0
+            assert asker("stats")["dials_failed"] == 0
     finally:
         squatter.stdin.close()
         squatter.wait(10)
         squatter.stdout.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="takes root to become another user")
+def test_no_other_user_gets_as_far_as_the_socket(fleet):
+    (node,) = fleet(1)
+    tries = f"""
+import os, socket
+os.setuid(65534)
+socket.socket(socket.AF_UNIX).connect({str(path_of(node.address))!r})
+"""
+    said = subprocess.run([sys.executable, "-c", tries], stderr=subprocess.PIPE, text=True).stderr
+    assert "PermissionError" in said
 
 
 def test_a_killed_node_is_refused_at_once_and_its_successor_has_the_name(fleet, worker):
@@ -142,7 +149,7 @@ def test_a_killed_node_is_refused_at_once_and_its_successor_has_the_name(fleet, 
     address = owner.address
     assert listens(address)
     owner.end()
-    assert not listens(address)
+    assert path_of(address).exists() and not listens(address)
     began = time.monotonic()
     key = "anything"
     assert asker("lookup", "value", key)["value"] == f"{key} by {asker.pid}"
@@ -151,6 +158,8 @@ def test_a_killed_node_is_refused_at_once_and_its_successor_has_the_name(fleet, 
     successor("astart")
     assert next(m["address"] for m in successor("members") if m["self"]) == address
     assert listens(address)
+    successor("close")
+    assert not path_of(address).exists()
 
 
 @pytest.mark.parametrize("mode", ["clear", "encrypted"])
@@ -169,8 +178,9 @@ def test_who_comes_by_it_has_to_prove_itself_too(tmp_path, mode):
 
 
 def test_silent_connections_keep_nobody_out(tmp_path):
+    """They are of our own user, so there is no share of each; in all there are so many."""
     with Attacked(tmp_path) as fleet, fleet.unharmed(connections_refused_full=50):
-        crowd = [fleet.client(near=True) for _ in range(120)]
+        crowd = [fleet.client(near=True) for _ in range(600)]
         fleet.serves()
         for one in crowd:
             one.close()

@@ -73,10 +73,13 @@ static int bind_sockets(struct peerage *p, struct loop *loop, int *udp, int *tcp
     return system_line(line, "The peer layer can't bind its port");
 }
 
-/* For peers of this host; after p->self is known. */
-static int listen_near(const struct peerage *p)
+/* For peers of this host; after p->self is known. Who observes has a port for once only, and
+ * nobody asks it for much. */
+static int listen_near(const struct peerage *p, const struct loop *loop)
 {
-    return p->settings.unix_sockets ? sockets_listen_unix(&p->self) : -1;
+    bool wanted = p->settings.unix_sockets && !p->settings.observer && !loop->observing;
+
+    return wanted ? sockets_listen_unix(&p->self) : -1;
 }
 
 void loop_close_sockets(struct loop *loop)
@@ -173,7 +176,7 @@ void loop_try_range(struct loop *loop, uint64_t now_ms)
     p->self.port = port;
     pthread_mutex_unlock(&p->lock);
     udp_replace(&loop->udp, loop, udp);
-    server_replace(&loop->server, loop, tcp, listen_near(p));
+    server_replace(&loop->server, loop, tcp, listen_near(p, loop));
     if (join(loop) < 0) {
         loop_part(loop);
         notice_log(&p->notices, LOG_ERROR, "Out of memory: this node works alone");
@@ -219,7 +222,7 @@ static int make(struct peerage *p, struct loop *loop, char line[PEERAGE_LINE_MAX
         loop->udp.fd = -1;
         return rc;
     }
-    server_init(&loop->server, tcp, listen_near(p));
+    server_init(&loop->server, tcp, listen_near(p, loop));
     return join(loop);
 }
 
@@ -279,7 +282,7 @@ int loop_start(struct peerage *p, char line[PEERAGE_LINE_MAX])
     if (rc < 0) {
         int why = errno;
         if (loop->udp.fd >= 0)
-            server_close_listeners(&loop->server);
+            server_close_listeners(&loop->server, &p->self);
         node_part(p->node);
         destroy(loop);
         errno = why;

@@ -33,6 +33,8 @@ struct inbound {
     ev_io io;
     uint64_t id;
     uint64_t since_ms;              /* accepted */
+    unsigned absences;              /* of this process's, when it was accepted */
+    bool near;                      /* over the Unix socket */
     struct pace reading, writing;
     bool proven;
     bool emptied;                   /* nothing waited to be written, since the last sweep */
@@ -188,7 +190,11 @@ static void take_frame(struct inbound *i, const struct message *m, struct blob *
         effects_deinit(&effects);
     } else {
         turn_begin_loop(p, loop, &t);
-        if (m->kind == MESSAGE_TALLY)
+        /* A copy that may have lain here while this process stood still: who lived was told what
+         * was deleted meanwhile, and nobody remembers it for us. Its sender dials again. */
+        if (m->kind == MESSAGE_PUSH && i->absences != atomic_load(&p->absences))
+            i->dead = true;
+        else if (m->kind == MESSAGE_TALLY)
             node_tally_frame(p->node, i->id, m, value, clock_wall_ms(), &t.effects);
         else
             node_frame(p->node, i->id, m, value, t.now_ms, &t.effects);
@@ -294,10 +300,10 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
 /* Accepting. */
 
 /* The oldest of those that have proven nothing makes room, of the same address if that has
- * its share. Refusing the newcomer instead would let a few silent connections, renewed every
+ * its share; peers of this host and user have none. Refusing the newcomer instead would let a few silent connections, renewed every
  * two seconds, keep everybody out; so a flood pushes out its own, and whoever means well has
  * long proven itself before its turn comes. */
-static bool make_room(struct loop *loop, const struct addr *peer)
+static bool make_room(struct loop *loop, const struct addr *peer, bool near)
 {
     struct server *s = &loop->server;
     struct inbound *oldest = NULL;
@@ -305,7 +311,7 @@ static bool make_room(struct loop *loop, const struct addr *peer)
 
     LIST_FOREACH(&s->unproven, l) {
         struct inbound *i = CONTAINER_OF(l, struct inbound, of_unproven);
-        if (addr_same_host(&i->c->peer, peer) && same++ == 0)
+        if (!near && !i->near && addr_same_host(&i->c->peer, peer) && same++ == 0)
             oldest = i;
     }
     if (same < UNPROVEN_PER_ADDRESS_MAX)
@@ -325,17 +331,18 @@ static void admit(struct loop *loop, int fd, const struct addr *peer)
     struct server *s = &loop->server;
     struct peerage *p = loop->peerage;
     struct addr here = p->self;
+    bool near = addr_is_zero(peer);
     struct inbound *i;
 
     here.port = 0;
-    if (addr_is_zero(peer))
+    if (near)
         peer = &here;
     else if (!settings_allow(&p->settings, p->own_hosts, p->own_hosts_count, peer)) {
         udp_outside(loop, peer, "a connection from");
         fork_close(fd);
         return;
     }
-    if (!make_room(loop, peer) || !(i = mem_zalloc(sizeof *i))) {
+    if (!make_room(loop, peer, near) || !(i = mem_zalloc(sizeof *i))) {
         count(&p->counters.refused_full);
         fork_close(fd);
         return;
@@ -346,6 +353,8 @@ static void admit(struct loop *loop, int fd, const struct addr *peer)
         return;
     }
     i->loop = loop;
+    i->near = near;
+    i->absences = atomic_load(&p->absences);
     i->id = s->next_id++;
     i->since_ms = i->reading.since_ms = i->writing.since_ms = clock_now_ms();
     list_init(&i->of_dirty);
@@ -423,8 +432,10 @@ void server_init(struct server *s, int tcp, int near)
     s->rest.repeat = REST_S;
 }
 
-void server_close_listeners(struct server *s)
+void server_close_listeners(struct server *s, const struct addr *self)
 {
+    if (s->near.fd >= 0)
+        sockets_unlink_unix(self);      /* while the port is ours: the next one's path is the same */
     fork_close(s->tcp.fd);
     fork_close(s->near.fd);
     s->tcp.fd = s->near.fd = -1;
@@ -448,7 +459,7 @@ static void unwatch(struct server *s, struct loop *loop)
 void server_replace(struct server *s, struct loop *loop, int tcp, int near)
 {
     unwatch(s, loop);
-    server_close_listeners(s);
+    fork_close(s->tcp.fd);
     s->tcp.fd = tcp;
     s->near.fd = near;
     server_watch(s, loop);
@@ -457,7 +468,7 @@ void server_replace(struct server *s, struct loop *loop, int tcp, int near)
 void server_deinit(struct server *s, struct loop *loop)
 {
     unwatch(s, loop);
-    server_close_listeners(s);
+    server_close_listeners(s, &loop->peerage->self);
     while (!list_empty(&s->all))
         close_one(CONTAINER_OF(s->all.next, struct inbound, of_all));
 }

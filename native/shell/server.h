@@ -38,7 +38,7 @@ struct server {
 };
 
 void server_init(struct server *, int tcp, int near);   /* takes both; -1: none */
-void server_close_listeners(struct server *);
+void server_close_listeners(struct server *, const struct addr *self);
 void server_deinit(struct server *, struct loop *);     /* closes everything */
 void server_watch(struct server *, struct loop *);
 void server_replace(struct server *, struct loop *, int tcp, int near);

@@ -58,6 +58,7 @@ struct peerage {
     uint64_t loop_wakes_ms;         /* what the loop thread's timer for flights is set to;
                                        NEVER_MS also where there is no loop thread */
     atomic_uint_fast64_t hits_again;    /* of peerage_hit_again, which has no lock */
+    atomic_uint absences;           /* how often this process stood still for so long (turn.c) */
     atomic_uint_fast64_t away_ms;   /* from then on: was this process stopped, and declared
                                        dead? See turn.c. NEVER_MS: no matter. Written under
                                        the lock */

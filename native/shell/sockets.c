@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -259,70 +260,82 @@ int sockets_accept(int listener, struct addr *peer)
     return fd;
 }
 
-#ifdef __linux__
-static socklen_t unix_name(const struct addr *known_as, struct sockaddr_un *out)
+/* The network namespace, where there are such: an address means something in one only. 0: not
+ * known. */
+static unsigned long long network(void)
 {
-    char text[ADDR_TEXT_MAX];
+#ifdef __linux__
+    struct stat at;
 
-    memset(out, 0, sizeof *out);
-    out->sun_family = AF_UNIX;
-    int bytes = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "peerage %s",
-                         addr_format(known_as, text));
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)bytes);
+    return stat("/proc/self/ns/net", &at) == 0 ? (unsigned long long)at.st_ino : 0;
+#else
+    return 1;
+#endif
 }
 
+/* In a folder that nobody else can enter. Under an abstract name, or in a folder of all, whoever
+ * connects can send a descriptor along whose close waits for as long as he likes (a TCP socket
+ * that lingers), and our thread would be the one that closes it. */
+static bool unix_address(const struct addr *known_as, struct sockaddr_un *out)
+{
+    char folder[sizeof out->sun_path], text[ADDR_TEXT_MAX];
+    unsigned long long where = network();
+    struct stat found;
+
+    snprintf(folder, sizeof folder, "/tmp/peerage-%lu", (unsigned long)geteuid());
+    if (!where || (mkdir(folder, 0700) < 0 && errno != EEXIST) || lstat(folder, &found) < 0 ||
+        !S_ISDIR(found.st_mode) || found.st_uid != geteuid() || found.st_mode & 077)
+        return false;
+    memset(out, 0, sizeof *out);
+    out->sun_family = AF_UNIX;
+    int bytes = snprintf(out->sun_path, sizeof out->sun_path, "%s/%llu-%s", folder, where,
+                         addr_format(known_as, text));
+    return bytes > 0 && (size_t)bytes < sizeof out->sun_path;
+}
+
+/* What is left there by a node that was killed gives way: this node has the address now. */
 int sockets_listen_unix(const struct addr *known_as)
 {
     struct sockaddr_un at;
-    socklen_t bytes = unix_name(known_as, &at);
-    int fd = open_socket(AF_UNIX, SOCK_STREAM);
 
-    if (fd >= 0 && (bind(fd, (struct sockaddr *)&at, bytes) < 0 || listen(fd, BACKLOG) < 0)) {
+    if (!unix_address(known_as, &at))
+        return -1;
+    int fd = open_socket(AF_UNIX, SOCK_STREAM);
+    if (fd < 0)
+        return -1;
+    unlink(at.sun_path);
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) < 0 || listen(fd, BACKLOG) < 0) {
         fork_close(fd);
         return -1;
     }
     return fd;
 }
 
-/* The listener's user is the one who called listen. */
-static bool is_of_our_user(int fd)
+void sockets_unlink_unix(const struct addr *known_as)
 {
-    struct ucred theirs;
-    socklen_t bytes = sizeof theirs;
+    struct sockaddr_un at;
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &theirs, &bytes) == 0 &&
-           theirs.uid == geteuid();
+    if (unix_address(known_as, &at))
+        unlink(at.sun_path);
 }
 
 int sockets_connect_unix(const struct addr *known_as)
 {
     struct sockaddr_un to;
-    socklen_t bytes = unix_name(known_as, &to);
-    int fd = open_socket(AF_UNIX, SOCK_STREAM);
 
+    if (!unix_address(known_as, &to))
+        return -1;
+    int fd = open_socket(AF_UNIX, SOCK_STREAM);
     if (fd < 0)
         return -1;
     /* Never under way: it succeeds at once, or a full backlog refuses it. */
-    if (connect(fd, (struct sockaddr *)&to, bytes) < 0 || !is_of_our_user(fd)) {
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
         fork_close(fd);
         return -1;
     }
     set_int(fd, SOL_SOCKET, SO_SNDBUF, UNIX_BUFFER_BYTES);
     return fd;
 }
-#else   /* no abstract names */
-int sockets_listen_unix(const struct addr *known_as)
-{
-    (void)known_as;
-    return -1;
-}
-
-int sockets_connect_unix(const struct addr *known_as)
-{
-    (void)known_as;
-    return -1;
-}
-#endif
 
 /* A connected UDP socket sends nothing, and knows its route. */
 bool sockets_source_towards(const struct addr *to, struct addr *out)

@@ -36,12 +36,13 @@ void sockets_reset(int fd);
 int sockets_accept(int listener, struct addr *peer);
 
 /* Between processes of one host and one user (rule W9): a Unix socket, a stream as TCP's is, at
- * less than half the cost to the system. Its name is made of the address that peers know the
- * node by, and is an abstract one: it belongs to the network namespace, has no file, and goes
- * with its last descriptor. -1: it can't be, or the name is taken; peers then come over TCP. */
+ * less than half the cost to the system. Its path is /tmp/peerage-UID/NETWORK-ADDRESS: a folder
+ * that only this user can enter, the network namespace, and the address that peers know the
+ * node by. -1: it can't be; peers then come over TCP. */
 int sockets_listen_unix(const struct addr *known_as);
-/* Connected to whoever listens there; -1: nobody does, or a process of another user, who could
- * only keep us waiting. Then TCP is the way. */
+/* Before the listener is closed. */
+void sockets_unlink_unix(const struct addr *known_as);
+/* Connected to whoever listens there; -1: nobody does, and TCP is the way. */
 int sockets_connect_unix(const struct addr *known_as);
 
 /* The address the kernel would send from towards `to`; false without a route. */

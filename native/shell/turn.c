@@ -20,6 +20,7 @@ struct parcel {
 static void empty_after_absence(struct peerage *p)
 {
     serve_drop_all(node_serve(p->node));
+    atomic_fetch_add(&p->absences, 1);
     /* The loop thread sets it again. Only now: peerage_hit_again has no lock, and who sees
      * this has to see that the store changed. */
     atomic_store_explicit(&p->away_ms, NEVER_MS, memory_order_release);

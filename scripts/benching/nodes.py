@@ -41,6 +41,12 @@ def base_port() -> int:
     raise RuntimeError("no free range of ports")
 
 
+def socket_of(address: str) -> str:
+    """The path of a node's Unix socket (docs/PROTOCOL.md)."""
+    network = os.stat("/proc/self/ns/net").st_ino
+    return f"/tmp/peerage-{os.geteuid()}/{network}-{address}"
+
+
 def settings(encrypted: bool = False) -> dict[str, str]:
     return {
         "ENABLE_PEERS": "1", "PEER_SECRET": secrets.token_hex(32),

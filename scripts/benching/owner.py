@@ -15,7 +15,7 @@ from pathlib import Path
 
 from . import rivals
 from .measure import Row, Size, cpu_us, row_of, time_awaits, time_calls
-from .nodes import KB56, Pair, value_of
+from .nodes import KB56, Pair, socket_of, value_of
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 SIZES = {"1k": 1024, "56k": KB56}
@@ -239,7 +239,7 @@ def owner_cpu(size: Size, label: str, deep: int = 1) -> Iterator[Row]:
         canonical = [bytes(pair.cache.key(key)).decode() for key in pair.keys]
         secret = pair.environment["PEER_SECRET"], pair.environment["PEER_LABEL"]
         targets = {
-            "ours": (pair.owner.pid, ["peerage", f"@peerage {pair.address}", *secret]),
+            "ours": (pair.owner.pid, ["peerage", socket_of(pair.address), *secret]),
             "ours TCP": (pair.owner.pid, ["peerage", pair.address, *secret]),
             "redis": (server.pid, ["redis", f"127.0.0.1:{server.port}"]),
             "redis Unix": (server.pid, ["redis", server.socket]),
