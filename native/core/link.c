@@ -93,8 +93,8 @@ static struct span bind_randoms(const struct link *l, const uint8_t peer[FRAME_R
     return span_of(out, RANDOMS_BYTES);
 }
 
-int link_seal(struct link *l, struct message *m, struct blob *value, uint64_t wall_ms,
-              uint8_t head[HEAD_BYTES_MAX], struct blob **wire_value)
+int link_seal_head(struct link *l, struct message *m, struct blob *value, uint64_t wall_ms,
+                   uint8_t head[HEAD_BYTES_MAX], struct blob **wire_value)
 {
     enum frame_mode mode = l->seal->mode;
     bool has_value = value && value->bytes;
@@ -145,8 +145,6 @@ int link_seal(struct link *l, struct message *m, struct blob *value, uint64_t wa
     /* From here the counter is gone, whatever happens: a nonce is never used twice. */
     l->counter_out += counters;
     rc = seal_head(l->session_out, &f, head, bind_randoms(l, l->random_peer, randoms));
-    if (rc == 0 && sealed)
-        rc = seal_value(l->session_out, blob_span(value), blob_fill(sealed));
     if (rc < 0) {
         blob_unref(sealed);
         return rc;
@@ -154,6 +152,27 @@ int link_seal(struct link *l, struct message *m, struct blob *value, uint64_t wa
     if (has_value)
         *wire_value = sealed ? sealed : blob_ref(value);
     return f.head_bytes;
+}
+
+int link_seal_value(struct link *l, const struct blob *value, struct blob *wire_value)
+{
+    if (!wire_value || l->seal->mode != FRAME_AEAD)
+        return 0;
+    return seal_value(l->session_out, blob_span(value), blob_fill(wire_value));
+}
+
+int link_seal(struct link *l, struct message *m, struct blob *value, uint64_t wall_ms,
+              uint8_t head[HEAD_BYTES_MAX], struct blob **wire_value)
+{
+    int bytes = link_seal_head(l, m, value, wall_ms, head, wire_value);
+    int rc = bytes < 0 ? bytes : link_seal_value(l, value, *wire_value);
+
+    if (rc < 0) {
+        blob_unref(*wire_value);
+        *wire_value = NULL;
+        return rc;
+    }
+    return bytes;
 }
 
 enum verdict link_open(struct link *l, uint8_t *in, size_t bytes, uint64_t wall_ms,

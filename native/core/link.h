@@ -42,15 +42,22 @@ void link_challenge(const struct link *, uint8_t out[LINK_CHALLENGE_BYTES]);    
  * SENDER: we dialled ourselves. */
 enum verdict link_challenged(struct link *, const uint8_t in[LINK_CHALLENGE_BYTES]);
 
-/* Seal a message; the link must be ready. m->kind, m->request_id and the fields are the caller's; m->value_bytes
- * and the digest are set here from `value` (may be NULL: none).
+/* Seal a message's head; the link must be ready. m->kind, m->request_id and the fields are the
+ * caller's; m->value_bytes and the digest are set here from `value` (may be NULL: none).
  * Writes the head to `head` (room HEAD_BYTES_MAX) and returns its bytes, or a negative
  * error: ERR_TOO_BIG, ERR_NOMEM, or ERR_FULL when the counters are used up (the
  * connection must then be made anew). On an error nothing is taken or left behind.
  * *wire_value is what must follow on the wire: in the clear mode a new reference to
- * `value` itself, encrypted a new blob; NULL if none. The caller unrefs it.
+ * `value` itself, encrypted a new blob that link_seal_value has to fill before anything else
+ * is sealed; NULL if none. The caller unrefs it.
  * An empty value is no value: it has no bytes to protect beyond the head's.
  * The counter is taken here: call and queue under the connection's lock (W2). */
+int link_seal_head(struct link *, struct message *m, struct blob *value, uint64_t wall_ms,
+                   uint8_t head[HEAD_BYTES_MAX], struct blob **wire_value);
+/* Encrypt `value` into what link_seal_head made for it; nothing to do in the clear mode or for
+ * NULL. 0 or ERR_NOMEM: nothing may follow its head then, if that has gone out. */
+int link_seal_value(struct link *, const struct blob *value, struct blob *wire_value);
+/* Both. */
 int link_seal(struct link *, struct message *m, struct blob *value, uint64_t wall_ms,
               uint8_t head[HEAD_BYTES_MAX], struct blob **wire_value);
 

@@ -300,9 +300,10 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
 /* Accepting. */
 
 /* The oldest of those that have proven nothing makes room, of the same address if that has
- * its share; peers of this host and user have none. Refusing the newcomer instead would let a few silent connections, renewed every
- * two seconds, keep everybody out; so a flood pushes out its own, and whoever means well has
- * long proven itself before its turn comes. */
+ * its share; peers of this host and user have no share, but what there is in all. Refusing the
+ * newcomer instead would let a few silent connections, renewed every two seconds, keep
+ * everybody out; so a flood pushes out its own, and whoever means well has long proven itself
+ * before its turn comes. */
 static bool make_room(struct loop *loop, const struct addr *peer, bool near)
 {
     struct server *s = &loop->server;
@@ -435,7 +436,7 @@ void server_init(struct server *s, int tcp, int near)
 void server_close_listeners(struct server *s, const struct addr *self)
 {
     if (s->near.fd >= 0)
-        sockets_unlink_unix(self);      /* while the port is ours: the next one's path is the same */
+        sockets_unlink_unix(self);      /* while the port is ours: its next holder has the path */
     fork_close(s->tcp.fd);
     fork_close(s->near.fd);
     s->tcp.fd = s->near.fd = -1;

@@ -22,6 +22,7 @@
 
 #define COPIED_BYTES_MAX 4096u  /* a copy costs less than the system's look at one piece more */
 #define SHARED_CHUNK_BYTES 16384u
+#define AHEAD_BYTES_MIN 32768u  /* its encryption takes about as long as waking a thread */
 
 /* Something to be written: bytes of its own, then a shared value. Where several frames wait
  * and are small, they share one: the system takes one piece in less time than many. */
@@ -302,6 +303,17 @@ enum stream_next stream_next(struct stream *c, uint64_t wall_ms, struct message 
 
 /* Writing. */
 
+/* The head of a large value that is yet to be encrypted leaves at once: whoever waits for it
+ * wakes up meanwhile. */
+static bool send_ahead(struct stream *c, struct span head, const struct blob *wire_value)
+{
+    if (c->link.seal->mode != FRAME_AEAD || !wire_value || wire_value->bytes < AHEAD_BYTES_MIN ||
+        !queue_chunk(c, head, NULL))
+        return false;
+    (void)stream_flush(c);      /* what is broken is told by the next one */
+    return true;
+}
+
 int stream_queue(struct stream *c, struct message *m, struct blob *value, uint64_t wall_ms)
 {
     uint8_t head[HEAD_BYTES_MAX];
@@ -309,12 +321,19 @@ int stream_queue(struct stream *c, struct message *m, struct blob *value, uint64
 
     if (c->queued_bytes + HEAD_BYTES_MAX + (value ? value->bytes : 0) > QUEUED_BYTES_MAX)
         return ERR_FULL;
-    int bytes = link_seal(&c->link, m, value, wall_ms, head, &wire_value);
+    int bytes = link_seal_head(&c->link, m, value, wall_ms, head, &wire_value);
     if (bytes < 0)
         return bytes;
-    if (!queue_chunk(c, span_of(head, (size_t)bytes), wire_value)) {
-        /* The counter is spent; the next frame's is higher still, which is all they check. */
+    struct span own = span_of(head, (size_t)bytes);
+    bool ahead = send_ahead(c, own, wire_value);
+    if (ahead)
+        own.bytes = 0;
+    if (link_seal_value(&c->link, value, wire_value) < 0 || !queue_chunk(c, own, wire_value)) {
+        /* The counter is spent; the next frame's is higher still, which is all they check. Only
+         * a head that has left alone can be followed by nothing. */
         blob_unref(wire_value);
+        if (ahead)
+            shutdown(c->fd, SHUT_RDWR);
         return ERR_NOMEM;
     }
     c->frames_out++;

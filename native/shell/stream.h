@@ -4,7 +4,7 @@
  * blocked thread; one at a time, so taking the counter, sealing and writing need no
  * lock (rule W2). Reading takes a head through a small buffer, then the value straight
  * into a blob of its size. Writing queues sealed chunks and hands as many as there are to
- * one sendmsg.
+ * one sendmsg; the head of a large value that has to be encrypted goes ahead of it.
  */
 #ifndef PEERAGE_SHELL_STREAM_H
 #define PEERAGE_SHELL_STREAM_H
