@@ -16,6 +16,8 @@ import threading
 import time
 from pathlib import Path
 
+from workers import unix_path
+
 spec = importlib.util.spec_from_file_location(
     "make_frames", Path(__file__).parent / "vectors" / "make_frames.py"
 )
@@ -219,8 +221,7 @@ class Client(Link):
         if near:
             sock = socket.socket(socket.AF_UNIX)
             sock.settimeout(timeout)
-            network = os.stat("/proc/self/ns/net").st_ino
-            sock.connect(f"/tmp/peerage-{os.geteuid()}/{network}-127.0.0.1:{port}")
+            sock.connect(str(unix_path(f"127.0.0.1:{port}")))
         else:
             sock = socket.create_connection(
                 ("127.0.0.1", port), timeout, source_address=(source, 0) if source else None

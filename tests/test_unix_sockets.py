@@ -7,23 +7,18 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from attack_fleet import Attacked
 from attacker import HELLO
-from workers import Worker, a_key_of, joined
-
-
-def path_of(address):
-    return Path(f"/tmp/peerage-{os.geteuid()}/{os.stat('/proc/self/ns/net').st_ino}-{address}")
+from workers import Worker, a_key_of, joined, unix_path
 
 
 def listens(address):
     """Does anybody, under a node's name?"""
     with socket.socket(socket.AF_UNIX) as s:
         try:
-            s.connect(str(path_of(address)))
+            s.connect(str(unix_path(address)))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         return True
@@ -44,7 +39,7 @@ def connections(worker):
     established, listening = "01", "00010000"
     return (
         sum(f[9] in inodes and f[3] == established for f in tcp),
-        sum(f[6] in inodes and f[3] != listening and f[-1].startswith(str(path_of(""))) for f in unix),
+        sum(f[6] in inodes and f[3] != listening and f[-1].startswith(str(unix_path(""))) for f in unix),
     )
 
 
@@ -110,7 +105,7 @@ AS = "import asyncio, concurrent.futures.thread, os, traceback, peer_worker; os.
 @pytest.mark.skipif(os.getuid() != 0, reason="takes root to become other users")
 def test_a_folder_of_another_user_is_passed_by(peer_env, base_port, tmp_path):
     """Who made it first could keep askers waiting."""
-    path = str(path_of(f"127.0.0.1:{base_port}")).replace(f"peerage-{os.geteuid()}", "peerage-12345")
+    path = str(unix_path(f"127.0.0.1:{base_port}")).replace(f"peerage-{os.geteuid()}", "peerage-12345")
     squatter = subprocess.Popen([sys.executable, "-c", TAKE, os.path.dirname(path), path],
                                 text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
     try:
@@ -137,7 +132,7 @@ def test_no_other_user_gets_as_far_as_the_socket(fleet):
     tries = f"""
 import os, socket
 os.setuid(65534)
-socket.socket(socket.AF_UNIX).connect({str(path_of(node.address))!r})
+socket.socket(socket.AF_UNIX).connect({str(unix_path(node.address))!r})
 """
     said = subprocess.run([sys.executable, "-c", tries], stderr=subprocess.PIPE, text=True).stderr
     assert "PermissionError" in said
@@ -149,7 +144,7 @@ def test_a_killed_node_is_refused_at_once_and_its_successor_has_the_name(fleet, 
     address = owner.address
     assert listens(address)
     owner.end()
-    assert path_of(address).exists() and not listens(address)
+    assert unix_path(address).exists() and not listens(address)
     began = time.monotonic()
     key = "anything"
     assert asker("lookup", "value", key)["value"] == f"{key} by {asker.pid}"
@@ -159,7 +154,7 @@ def test_a_killed_node_is_refused_at_once_and_its_successor_has_the_name(fleet, 
     assert next(m["address"] for m in successor("members") if m["self"]) == address
     assert listens(address)
     successor("close")
-    assert not path_of(address).exists()
+    assert not unix_path(address).exists()
 
 
 @pytest.mark.parametrize("mode", ["clear", "encrypted"])

@@ -100,6 +100,11 @@ def joined(workers, seconds=15.0):
     return workers
 
 
+def unix_path(address):
+    """Where a node of this user and network listens for peers of its host."""
+    return Path(f"/tmp/peerage-{os.geteuid()}/{os.stat('/proc/self/ns/net').st_ino}-{address}")
+
+
 def a_key_of(worker, prefix="key"):
     """A channel that this worker owns."""
     mine = next(m["address"] for m in worker("members") if m["self"])

@@ -327,18 +327,13 @@ static bool make_room(struct loop *loop, const struct addr *peer, bool near)
     return s->count < CONNECTIONS_MAX;
 }
 
-static void admit(struct loop *loop, int fd, const struct addr *peer)
+static void admit(struct loop *loop, int fd, const struct addr *peer, bool near)
 {
     struct server *s = &loop->server;
     struct peerage *p = loop->peerage;
-    struct addr here = p->self;
-    bool near = addr_is_zero(peer);
     struct inbound *i;
 
-    here.port = 0;
-    if (near)
-        peer = &here;
-    else if (!settings_allow(&p->settings, p->own_hosts, p->own_hosts_count, peer)) {
+    if (!near && !settings_allow(&p->settings, p->own_hosts, p->own_hosts_count, peer)) {
         udp_outside(loop, peer, "a connection from");
         fork_close(fd);
         return;
@@ -376,13 +371,15 @@ static void admit(struct loop *loop, int fd, const struct addr *peer)
 static void acceptable(struct ev_loop *ev, ev_io *io, int events)
 {
     struct loop *loop = io->data;
-    struct addr peer;
+    bool near = io == &loop->server.near.io;
+    struct addr here = loop->peerage->self, peer;
 
     (void)events;
+    here.port = 0;
     for (int n = 0; n < ACCEPTS_A_TURN; n++) {
         int fd = sockets_accept(io->fd, &peer);
         if (fd >= 0) {
-            admit(loop, fd, &peer);
+            admit(loop, fd, near ? &here : &peer, near);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             /* Accepting again at once would only spin: the backlog stays readable. */
             notice_log(&loop->peerage->notices, LOG_ERROR,

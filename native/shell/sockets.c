@@ -18,6 +18,7 @@
 #define BACKLOG 512
 #define UDP_BUFFER_BYTES (1 << 20)  /* a gossip burst while the loop thread was kept waiting */
 #define EPHEMERAL_TRIES 64
+#define FOLDER_MAX 64
 #define UNIX_BUFFER_BYTES (1 << 20) /* more values of a usual size than wait at a time; the system
                                        may cut it to net.core.wmem_max */
 
@@ -276,15 +277,20 @@ static unsigned long long network(void)
 /* In a folder that nobody else can enter. Under an abstract name, or in a folder of all, whoever
  * connects can send a descriptor along whose close waits for as long as he likes (a TCP socket
  * that lingers), and our thread would be the one that closes it. */
+static const char *own_folder(char out[FOLDER_MAX])
+{
+    snprintf(out, FOLDER_MAX, "/tmp/peerage-%lu", (unsigned long)geteuid());
+    return out;
+}
+
 static bool unix_address(const struct addr *known_as, struct sockaddr_un *out)
 {
-    char folder[sizeof out->sun_path], text[ADDR_TEXT_MAX];
+    char folder[FOLDER_MAX], text[ADDR_TEXT_MAX];
     unsigned long long where = network();
     struct stat found;
 
-    snprintf(folder, sizeof folder, "/tmp/peerage-%lu", (unsigned long)geteuid());
-    if (!where || (mkdir(folder, 0700) < 0 && errno != EEXIST) || lstat(folder, &found) < 0 ||
-        !S_ISDIR(found.st_mode) || found.st_uid != geteuid() || found.st_mode & 077)
+    if (!where || lstat(own_folder(folder), &found) < 0 || !S_ISDIR(found.st_mode) ||
+        found.st_uid != geteuid() || found.st_mode & 077)
         return false;
     memset(out, 0, sizeof *out);
     out->sun_family = AF_UNIX;
@@ -296,8 +302,10 @@ static bool unix_address(const struct addr *known_as, struct sockaddr_un *out)
 /* What is left there by a node that was killed gives way: this node has the address now. */
 int sockets_listen_unix(const struct addr *known_as)
 {
+    char folder[FOLDER_MAX];
     struct sockaddr_un at;
 
+    (void)mkdir(own_folder(folder), 0700);     /* or it is there; it is looked at either way */
     if (!unix_address(known_as, &at))
         return -1;
     int fd = open_socket(AF_UNIX, SOCK_STREAM);

@@ -31,8 +31,7 @@ int sockets_connect_result(int fd);
 /* Its close, when it comes, is a reset: nothing waits in the system for a peer that does not
  * read. */
 void sockets_reset(int fd);
-/* The next accepted connection and its peer (all zero: of this host, over a Unix socket); -1
- * with errno. */
+/* The next accepted connection and its peer (of a Unix socket: all zero); -1 with errno. */
 int sockets_accept(int listener, struct addr *peer);
 
 /* Between processes of one host and one user (rule W9): a Unix socket, a stream as TCP's is, at
