@@ -65,6 +65,20 @@ def test_peers_of_one_host_use_no_tcp(fleet):
         assert unix and not tcp, "the joins' connections were not kept"
 
 
+@pytest.mark.parametrize(
+    "changes, looks",
+    [({}, True), ({"PEER_SPIN_US": "0"}, False), ({"PEER_UNIX_SOCKETS": "false"}, False)],
+)
+def test_threads_look_before_they_sleep(fleet, changes, looks):
+    """W10: only for a peer of the host, and not where it is turned off."""
+    asker, owner = fleet(2, PEER_HEIR="false", **changes)
+    for n in range(20):
+        assert ask(asker, owner, f"key-{n}") == "owner"
+    stats = asker("stats")
+    assert (stats["spins"] > 0) is looks
+    assert stats["spins_in_vain"] <= stats["spins"]
+
+
 @pytest.mark.parametrize("who", ["asker", "owner", "both"])
 def test_tcp_where_one_of_them_does_without(fleet, worker, who):
     off = {"PEER_HEIR": "false", "PEER_UNIX_SOCKETS": "false"}

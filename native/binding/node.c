@@ -26,7 +26,8 @@ static const struct {
     OPTION(encryption, OPTION_FLAG), OPTION(label, OPTION_TEXT),
     OPTION(timeout_s, OPTION_SECONDS), OPTION(load_timeout_s, OPTION_SECONDS),
     OPTION(heir, OPTION_FLAG), OPTION(coordinate, OPTION_FLAG),
-    OPTION(unix_sockets, OPTION_FLAG), OPTION(observer, OPTION_FLAG),
+    OPTION(unix_sockets, OPTION_FLAG), OPTION(spin_us, OPTION_INT),
+    OPTION(observer, OPTION_FLAG),
     OPTION(cache_bytes, OPTION_BYTES), OPTION(redis_url, OPTION_TEXT),
     OPTION(redis_prefix, OPTION_TEXT),
 #undef OPTION

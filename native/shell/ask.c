@@ -48,6 +48,19 @@ enum woken { WOKEN_READY, WOKEN_LATE, WOKEN_GIVE_UP };
 
 /* Waiting. */
 
+static int poll_answer(struct asking *a, struct pollfd *fds, nfds_t nfds, int timeout_ms)
+{
+    struct counters *counters = &a->p->counters;
+    enum spin_look look;
+    int rc = spin_poll(&a->c->spin, fds, nfds, timeout_ms, &look);
+
+    if (look != SPIN_RESTED)
+        count(&counters->spins);
+    if (look == SPIN_VAIN)
+        count(&counters->spins_in_vain);
+    return rc;
+}
+
 /* Poll the port's bell, and the connection if there is one, until due_ms. GIVE_UP: *error
  * is the reason. */
 static enum woken wait_for(struct asking *a, uint64_t due_ms, int *error)
@@ -68,7 +81,7 @@ static enum woken wait_for(struct asking *a, uint64_t due_ms, int *error)
         count = 2;
     }
     int timeout = end_ms == NEVER_MS ? -1 : (int)min_u64(end_ms - now_ms, 3600000);
-    int rc = poll(fds, count, timeout);
+    int rc = a->c ? poll_answer(a, fds, count, timeout) : poll(fds, count, timeout);
     if (rc < 0 && errno == EINTR && a->interrupted && a->interrupted(a->argument)) {
         *error = ERR_INTERRUPTED;
         return WOKEN_GIVE_UP;

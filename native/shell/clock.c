@@ -38,6 +38,14 @@ uint64_t clock_now_ms(void)
     return now;
 }
 
+uint64_t clock_now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 uint64_t clock_wall_ms(void)
 {
     return read_ms(CLOCK_REALTIME);

@@ -13,6 +13,8 @@
 
 uint64_t clock_now_ms(void);
 uint64_t clock_wall_ms(void);
+/* For spans of less than a millisecond; from any moment. */
+uint64_t clock_now_ns(void);
 /* For hits. Every few of a thread's calls, and every clock_now_ms(), refresh the offset. */
 uint64_t clock_coarse_ms(void);
 

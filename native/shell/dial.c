@@ -167,16 +167,22 @@ void dial_deinit(struct loop *loop)
     poller_deinit(&loop->dialling);
 }
 
-static int connect_to(struct peerage *p, enum dial_way way, const struct addr *a)
+static struct stream *stream_to(struct peerage *p, int fd, const struct addr *a)
 {
-    int fd = -1;
+    return fd < 0 ? NULL : stream_new(fd, a, &p->settings.seal, p->node_id, false);
+}
 
-    if (way == DIAL_NEAREST && p->settings.unix_sockets)
-        fd = sockets_connect_unix(a);
+static struct stream *connect_to(struct peerage *p, enum dial_way way, const struct addr *a)
+{
+    int fd = way == DIAL_NEAREST && p->settings.unix_sockets ? sockets_connect_unix(a) : -1;
+
     if (fd < 0)
-        return sockets_connect(a);
+        return stream_to(p, sockets_connect(a), a);
     count(&p->counters.dials_unix);
-    return fd;
+    struct stream *c = stream_to(p, fd, a);
+    if (c)
+        c->spin.max_ns = p->settings.spin_us * 1000;
+    return c;
 }
 
 struct dial *dial_start(struct loop *loop, enum dial_way way, const struct addr *a,
@@ -194,9 +200,7 @@ struct dial *dial_start(struct loop *loop, enum dial_way way, const struct addr 
     d->done = done;
     d->token = token;
     list_add_tail(&loop->dials, &d->of);
-    int fd = connect_to(loop->peerage, way, a);
-    if (fd >= 0)
-        d->c = stream_new(fd, a, &loop->peerage->settings.seal, loop->peerage->node_id, false);
+    d->c = connect_to(loop->peerage, way, a);
     /* What can't even begin ends at once, but not before this returns. */
     bool begun = d->c && watch(d, POLLER_WRITE);
     ev_timer_init(&d->timer, expire, begun && due_ms > now ? (double)(due_ms - now) / 1000 : 0, 0);

@@ -52,6 +52,7 @@ void peerage_options_default(struct peerage_options *o)
         .heir = 1,
         .coordinate = 1,
         .unix_sockets = 1,
+        .spin_us = 100,
         .cache_bytes = 64u << 20,
         .redis_prefix = "peerage:v1",
     };

@@ -9,6 +9,7 @@
 #include "shell/sockets.h"
 
 #define CACHE_BYTES_MIN 65536u
+#define SPIN_US_MAX 1000
 #define SHOWN_BYTES_MAX 60      /* of a wrong value, in a line */
 
 static const char allowed_default[] =
@@ -199,6 +200,10 @@ static int read_numbers(struct settings *s, const struct peerage_options *o,
         return wrong(line, "PEER_CACHE_BYTES: got %llu, takes bytes from %u up",
                      (unsigned long long)o->cache_bytes, CACHE_BYTES_MIN);
     s->cache_bytes = (size_t)o->cache_bytes;
+    if (o->spin_us < 0 || o->spin_us > SPIN_US_MAX)
+        return wrong(line, "PEER_SPIN_US: got %d, takes microseconds from 0 to %d", o->spin_us,
+                     SPIN_US_MAX);
+    s->spin_us = (uint32_t)o->spin_us;
     int rc = read_seconds(o->timeout_s, 60, "PEER_TIMEOUT", &s->timeout_ms, line);
     return rc ? rc : read_seconds(o->load_timeout_s, 3600, "PEER_LOAD_TIMEOUT",
                                   &s->load_timeout_ms, line);

@@ -33,7 +33,7 @@ struct settings {
     struct peer_seed seeds[SEEDS_MAX];
     unsigned seed_count;
     char label[256];
-    uint32_t timeout_ms, load_timeout_ms;
+    uint32_t timeout_ms, load_timeout_ms, spin_us;
     size_t cache_bytes;
     struct seal seal;           /* if enabled, or values in Redis are to be encrypted;
                                    settings_deinit wipes it */

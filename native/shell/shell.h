@@ -30,6 +30,7 @@ struct counters {
     atomic_uint_fast64_t asks_by_threads, asks_by_ports, calls_by_loop, requests;
     atomic_uint_fast64_t verified;  /* large values, by the loop thread for event loops */
     atomic_uint_fast64_t dials, dials_unix, dials_failed, strangers, redials;
+    atomic_uint_fast64_t spins, spins_in_vain;
     atomic_uint_fast64_t frames_in, frames_out, datagrams_in, datagrams_out, datagrams_refused;
     atomic_uint_fast64_t accepted, refused_cidr, refused_full, cut, broken, inbound, changes_late;
     atomic_uint_fast64_t gossip_refused, updates_refused, joins_challenged;

@@ -30,6 +30,8 @@ static void put_shell(struct sink *k, const struct peerage *p)
         {"calls", &c->calls_by_loop},
         {"dials", &c->dials},
         {"dials_unix", &c->dials_unix},
+        {"spins", &c->spins},
+        {"spins_in_vain", &c->spins_in_vain},
         {"dials_failed", &c->dials_failed},
         {"redials", &c->redials},
         {"strangers", &c->strangers},

@@ -11,6 +11,7 @@
 
 #include "core/addr.h"
 #include "core/link.h"
+#include "shell/spin.h"
 
 enum stream_reading { STREAM_CHALLENGE, STREAM_HEAD, STREAM_VALUE };
 
@@ -25,6 +26,7 @@ struct stream {
     bool reused;                    /* has served a question before (O2) */
     enum verdict verdict;           /* why it broke; VERDICT_OK: the system or the peer */
     uint64_t next_request_id;
+    struct spin spin;               /* of a thread that waits for answers */
     uint64_t used_ms;               /* when it last moved bytes */
     /* reading: in[in_at..in_end) has not been consumed */
     uint8_t *in;
