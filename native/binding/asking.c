@@ -20,7 +20,7 @@ struct asking {
     PyObject *missing;          /* what no value is */
     PyObject *args, *kwargs;    /* for slow, and args for lead; kwargs may be NULL */
     PyObject *context;          /* the caller's, for a loader; NULL: not asked yet, or no loader */
-    PyObject *awaited;          /* iterator of the future, or coroutine of slow; NULL: not yet */
+    PyObject *awaited;          /* the future, or coroutine of slow; NULL: not yet */
     PyObject *waiter;           /* of the future; NULL: it is slow's coroutine */
     bool running;               /* inside of send, throw or close */
     bool over;                  /* awaited to the end, closed, or thrown at */
@@ -144,17 +144,14 @@ static PyObject *begin(struct asking *a)
         question.channel = PyBytes_AS_STRING(a->channel);
         question.channel_bytes = (size_t)PyBytes_GET_SIZE(a->channel);
     }
-    PyObject *future = PyObject_CallMethodNoArgs(loop, a->st->text_create_future);
+    PyObject *future = future_new(a->st, loop);
     bool asks = future && (!a->asker->lead || (a->context = PyContext_CopyCurrent()));
     if (asks)
         answer = port_ask_bare(port, &question, a->key, a->asker->pickle, a->missing,
                                a->asker->rebuild, a->asker->lead ? (PyObject *)a : NULL, future,
                                &a->waiter);
-    if (asks && !answer && !PyErr_Occurred()) {
-        PyAsyncMethods *as = Py_TYPE(future)->tp_as_async;
-        a->awaited = as && as->am_await ? as->am_await(future)
-                                        : PyErr_Format(PyExc_TypeError, "a future is awaitable");
-    }
+    if (asks && !answer && !PyErr_Occurred())
+        a->awaited = Py_NewRef(future);
     Py_XDECREF(future);
     Py_DECREF(port);
     Py_DECREF(loop);

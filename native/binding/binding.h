@@ -19,7 +19,8 @@
 
 /* One per module; only one interpreter can load it (module.c). */
 struct state {
-    PyTypeObject *node, *port, *waiter, *template, *function, *fast, *ready, *asking;
+    PyTypeObject *node, *port, *waiter, *template, *function, *fast, *ready, *asking,
+                 *future;
     PyTypeObject *hit, *load, *failed, *member;
     PyObject *error;                    /* peerage.Error */
     PyObject *errors[ERROR_COUNT];      /* by negated code */
@@ -31,9 +32,10 @@ struct state {
     PyObject *chain;                    /* ContextVar of the keys being loaded on the way to here:
                                            a loader's questions carry it, so that one that asks
                                            for its own key gets an error and not a deadlock */
-    PyObject *text_create_future, *text_throw, *text_close, *text_wrapped, *text_qualname;
+    PyObject *cancelled_error;          /* asyncio.CancelledError */
+    PyObject *names_context;            /* ("context",) */
+    PyObject *text_call_soon, *text_throw, *text_close, *text_wrapped, *text_qualname;
     PyObject *text_rebuild;
-    PyObject *text_done, *text_set_result, *text_set_exception;
     PyObject *text_hex, *text_isoformat, *text_fromisoformat, *text_utcoffset;
 };
 
@@ -161,6 +163,15 @@ PyObject *port_asked(PyObject *waiter);
 int port_led(PyObject *waiter, PyObject *leader);
 /* Nobody waits for its future any more. */
 void port_forsake(PyObject *waiter);
+
+/* future.c */
+int future_type_add(PyObject *module, struct state *);
+/* A new one, for one task of this loop. */
+PyObject *future_new(const struct state *, PyObject *loop);
+/* Give it `value` (taken; NULL: the exception that is set), unless it has ended. `here`: the task
+ * goes on within this call, so from nowhere but a callback of the loop's. -1 with the
+ * exception that the task lets out. */
+int future_complete(PyObject *future, PyObject *value, bool here);
 
 /* template.c */
 int template_type_add(PyObject *module, struct state *);

@@ -67,15 +67,12 @@ static int add_texts(struct state *st)
         size_t at;
         const char *text;
     } texts[] = {
-        {offsetof(struct state, text_create_future), "create_future"},
+        {offsetof(struct state, text_call_soon), "call_soon"},
         {offsetof(struct state, text_throw), "throw"},
         {offsetof(struct state, text_close), "close"},
         {offsetof(struct state, text_wrapped), "__wrapped__"},
         {offsetof(struct state, text_qualname), "__qualname__"},
         {offsetof(struct state, text_rebuild), "rebuild"},
-        {offsetof(struct state, text_done), "done"},
-        {offsetof(struct state, text_set_result), "set_result"},
-        {offsetof(struct state, text_set_exception), "set_exception"},
         {offsetof(struct state, text_hex), "hex"},
         {offsetof(struct state, text_isoformat), "isoformat"},
         {offsetof(struct state, text_fromisoformat), "fromisoformat"},
@@ -103,8 +100,11 @@ static int add_imports(struct state *st)
     st->date = attribute("datetime", "date");
     st->datetime = attribute("datetime", "datetime");
     st->running_loop = attribute("asyncio", "get_running_loop");
+    st->cancelled_error = attribute("asyncio", "CancelledError");
+    st->names_context = Py_BuildValue("(s)", "context");
     return st->json_encode && st->json_decode && st->pickle_dumps && st->pickle_loads &&
-           st->uuid && st->date && st->datetime && st->running_loop ? 0 : -1;
+           st->uuid && st->date && st->datetime && st->running_loop && st->cancelled_error &&
+           st->names_context ? 0 : -1;
 }
 
 static int add_chain(PyObject *module, struct state *st)
@@ -148,6 +148,7 @@ static int execute(PyObject *module)
     if (value_types_add(module, st) < 0 || look_types_add(module, st) < 0 ||
         node_type_add(module, st) < 0 || port_types_add(module, st) < 0 ||
         template_type_add(module, st) < 0 || ready_type_add(module, st) < 0 ||
+        future_type_add(module, st) < 0 ||
         asking_type_add(module, st) < 0 || function_type_add(module, st) < 0 ||
         fast_type_add(module, st) < 0)
         return -1;

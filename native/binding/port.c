@@ -1,5 +1,5 @@
-/* Ports: asking from an event loop. The loop watches one descriptor and calls run(), which
- * completes the loop's own futures, many per wake-up.
+/* Ports: asking from an event loop. The loop watches one descriptor and calls readable(), which
+ * completes the futures that its tasks wait for, many per wake-up.
  *
  * Who keeps whom: the loop's reader handle holds the Port, the Port its Waiters, a Waiter its
  * future, a future its loop. Nothing else holds a Port, so closing the loop, or losing the
@@ -23,6 +23,9 @@ struct port {
     PyObject *cancel_hook;      /* cancel_hook(load_id): nobody waits for it any more */
     PyObject *tasks;            /* dict: the loads this loop runs live as long as it does */
     struct waiter *first;       /* those that native code still has as tokens */
+    bool here;                  /* who is completed goes on at once: within readable(), until
+                                   one lets an exception out, which is an interrupt: */
+    PyObject *stopped, *stop, *traceback;
 };
 
 struct waiter {
@@ -43,6 +46,10 @@ struct waiter {
 static struct waiter *waiter_new(struct port *p, PyObject *future, PyObject *load_hook,
                                  PyObject *key, bool pickle)
 {
+    if (!Py_IS_TYPE(future, p->st->future)) {
+        PyErr_Format(PyExc_TypeError, "takes a Future, got %.100R", future);
+        return NULL;
+    }
     struct waiter *w = PyObject_GC_New(struct waiter, p->st->waiter);
     if (!w)
         return NULL;
@@ -115,27 +122,22 @@ static void waiter_dealloc(struct waiter *w)
 
 /* Completing. */
 
-/* Give `value` (taken; NULL: the exception that is set) to a future nobody has cancelled. */
-static void complete(const struct state *st, PyObject *future, PyObject *value)
+/* Give `value` (taken; NULL: the exception that is set) to who waits. */
+static void complete(struct port *p, struct waiter *w, PyObject *value)
 {
-    PyObject *type = NULL, *error = NULL, *traceback = NULL;
-    if (!value) {
-        PyErr_Fetch(&type, &error, &traceback);
-        PyErr_NormalizeException(&type, &error, &traceback);
+    if (!w->future) {           /* the collector took it */
+        Py_XDECREF(value);
+        PyErr_Clear();
+        return;
     }
-    PyObject *done = future ? PyObject_CallMethodNoArgs(future, st->text_done) : NULL;
-    PyObject *set = NULL;
-    if (done == Py_False)
-        set = value ? PyObject_CallMethodOneArg(future, st->text_set_result, value)
-                    : PyObject_CallMethodOneArg(future, st->text_set_exception, error);
-    if (PyErr_Occurred())
-        PyErr_WriteUnraisable(future);
-    Py_XDECREF(set);
-    Py_XDECREF(done);
-    Py_XDECREF(value);
-    Py_XDECREF(type);
-    Py_XDECREF(error);
-    Py_XDECREF(traceback);
+    bool here = p->here;
+    p->here = false;            /* while a task goes on, until it is seen how it ended */
+    if (future_complete(w->future, value, here) == 0)
+        p->here = here;
+    else if (here)
+        PyErr_Fetch(&p->stopped, &p->stop, &p->traceback);
+    else
+        PyErr_WriteUnraisable(w->future);
 }
 
 /* Call hook(argument); takes argument. What goes wrong loses the load: whoever waits asks
@@ -206,7 +208,7 @@ static void on_answer(struct port *p, struct waiter *w, struct peerage_answer *a
     }
     Py_INCREF(w);
     unlink_waiter(w);
-    complete(p->st, w->future, answer_of(p, w, a));
+    complete(p, w, answer_of(p, w, a));
     Py_DECREF(w);
 }
 
@@ -217,9 +219,9 @@ static void on_report(struct port *p, struct waiter *w, struct peerage_event *ev
     if (event->error < 0) {
         peerage_report_free(&event->report);
         errors_raise(p->st, event->error, NULL);
-        complete(p->st, w->future, NULL);
+        complete(p, w, NULL);
     } else {
-        complete(p->st, w->future, value_report(&event->report));
+        complete(p, w, value_report(&event->report));
     }
     Py_DECREF(w);
 }
@@ -240,9 +242,9 @@ static void on_tally(struct port *p, struct waiter *w, const struct peerage_even
     unlink_waiter(w);
     if (event->error < 0) {
         errors_raise(p->st, event->error, NULL);
-        complete(p->st, w->future, NULL);
+        complete(p, w, NULL);
     } else {
-        complete(p->st, w->future, counting_taken(event->added, event->total));
+        complete(p, w, counting_taken(event->added, event->total));
     }
     Py_DECREF(w);
 }
@@ -252,16 +254,16 @@ static bool usable(const struct port *p)
     return p->native && p->engine->fork_count == peerage_fork_count;
 }
 
-/* run(): what is ready; the loop calls it when the descriptor is readable */
-static PyObject *run(struct port *p, PyObject *unused)
+/* Complete what is ready. */
+static PyObject *complete_all(struct port *p, bool here)
 {
     struct peerage_event event;
-    (void)unused;
 
     release_check();
     if (!usable(p))
         Py_RETURN_NONE;
-    Py_INCREF(p);       /* a hook may drop the last reference */
+    Py_INCREF(p);       /* a hook or a task may drop the last reference */
+    p->here = here;
     peerage_port_run(p->native);
     while (usable(p) && peerage_port_next(p->native, &event) == 1) {
         struct waiter *w = event.token;
@@ -287,8 +289,29 @@ static PyObject *run(struct port *p, PyObject *unused)
             break;
         }
     }
+    p->here = false;
+    if (here) {                 /* run() may lie within it */
+        PyErr_Restore(p->stopped, p->stop, p->traceback);
+        p->stopped = p->stop = p->traceback = NULL;
+    }
     Py_DECREF(p);
+    if (PyErr_Occurred())
+        return NULL;
     Py_RETURN_NONE;
+}
+
+/* readable(): the loop calls it when the descriptor is; who waited goes on within it */
+static PyObject *readable(struct port *p, PyObject *unused)
+{
+    (void)unused;
+    return complete_all(p, true);
+}
+
+/* run(): the same for a task to call, whose turn it is: who waited goes on in the next one */
+static PyObject *run(struct port *p, PyObject *unused)
+{
+    (void)unused;
+    return complete_all(p, false);
 }
 
 /* Asking. */
@@ -610,6 +633,7 @@ static void dealloc(struct port *p)
 
 static PyMethodDef methods[] = {
     {"fileno", METHOD_CAST(fileno_of), METH_NOARGS, NULL},
+    {"readable", METHOD_CAST(readable), METH_NOARGS, NULL},
     {"run", METHOD_CAST(run), METH_NOARGS, NULL},
     {"ask", METHOD_CAST(ask), METH_FASTCALL, NULL},
     {"change", METHOD_CAST(change), METH_FASTCALL, NULL},

@@ -1,6 +1,6 @@
 """The native part, as the Python layer uses it. Private."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any, NamedTuple, final
 
@@ -103,6 +103,13 @@ class Node:
 @final
 class Waiter: ...
 
+@final
+class Future(Generator[Any, None, Any]):
+    _asyncio_future_blocking: bool
+    def __new__(cls, loop: Any, /) -> Future: ...
+    def set_exception(self, error: BaseException, /) -> None: ...
+    def done(self) -> bool: ...
+
 class Port:
     tasks: dict[int, Any]
     def __new__(
@@ -110,17 +117,18 @@ class Port:
         cancel_hook: Callable[[int], Any], /,
     ) -> Port: ...
     def fileno(self) -> int: ...
+    def readable(self) -> None: ...
     def run(self) -> None: ...
     def ask(
-        self, arguments: tuple[Any, ...], future: Any, load_hook: Callable[[Load], Any] | None, /
+        self, arguments: tuple[Any, ...], future: Future, load_hook: Callable[[Load], Any] | None, /
     ) -> Any: ...
     def change(
         self, key: bytes, channel: bytes, item: Item | None, by_channel: bool, timeout_ms: int,
-        future: Any, /,
+        future: Future, /,
     ) -> Waiter: ...
     def tally(
         self, name: bytes, key: bytes, window_ms: int, amount: int, limit: int | None,
-        future: Any, /,
+        future: Future, /,
     ) -> tuple[bool, int] | Waiter: ...
     def leave(self, waiter: Waiter, /) -> bool: ...
     def gone(self) -> None: ...

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from . import _native, checks, settings
-from ._native import MISS, ClosedError, Failed, Hit, Load, LoadLostError, Waiter
+from ._native import MISS, ClosedError, Failed, Future, Hit, Load, LoadLostError, Waiter
 from .cache import Cache, Report, channel_name
 from .errors import LoopError, encode
 from .functions import Definition, Key
@@ -448,7 +448,7 @@ class Peers:
         if port is not None:
             return port
         port = _native.Port(self._node, loop, _weakly(self._load_here), _weakly(self._cancel))
-        loop.add_reader(port.fileno(), port.run)
+        loop.add_reader(port.fileno(), port.readable)
         if self._start_loop is _nothing:
             self._adopt(loop)
         return port
@@ -519,7 +519,7 @@ class Peers:
         port = self._port(loop)
         leader = Leader(self, work, key) if work is not None else None
         loader = work.loader if work is not None else b""
-        future = loop.create_future()
+        future = Future(loop)
         answer = port.ask(self._arguments(loader, terms, key, channel, flags), future, leader)
         if type(answer) is Waiter:
             waiter = answer
@@ -549,7 +549,7 @@ class Peers:
             await self._aensure()
         loop = asyncio.get_running_loop()
         port = self._port(loop)
-        future = loop.create_future()
+        future = Future(loop)
         waiter = port.change(key, channel, item, by_channel, 0, future)
         try:
             return Report(*await future)

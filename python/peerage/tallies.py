@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import checks
-from ._native import Waiter
+from ._native import Future, Waiter
 
 if TYPE_CHECKING:
     from .peers import Peers
@@ -94,7 +94,7 @@ class Tally:
             await peers._aensure()
         loop = asyncio.get_running_loop()
         port = peers._port(loop)
-        future: asyncio.Future[Any] = loop.create_future()
+        future = Future(loop)
         found = port.tally(
             self._name, _key(key), self._window_ms, _whole("n", n), limit, future)
         if type(found) is not Waiter:
