@@ -213,8 +213,9 @@ PEERAGE_API int peerage_hit_again(peerage *, uint64_t generation, uint64_t until
 
 /* Ask and wait: blocks the calling thread, which drives its own connection.
  * PEERAGE_LOAD means that this thread now holds the load.
- * `interrupted` (may be NULL) is called when poll() was cut by a signal; if it returns
- * nonzero the question is given up (PEERAGE_TROUBLE, PEERAGE_E_INTERRUPTED). */
+ * `interrupted` (may be NULL) is called when poll() was cut by a signal, and before it where one
+ * may have come already; if it returns nonzero the question is given up (PEERAGE_TROUBLE,
+ * PEERAGE_E_INTERRUPTED). */
 PEERAGE_API void peerage_ask(peerage *, const struct peerage_ask *, struct peerage_answer *,
                              int (*interrupted)(void *), void *argument);
 

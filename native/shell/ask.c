@@ -48,17 +48,35 @@ enum woken { WOKEN_READY, WOKEN_LATE, WOKEN_GIVE_UP };
 
 /* Waiting. */
 
-static int poll_answer(struct asking *a, struct pollfd *fds, nfds_t nfds, int timeout_ms)
+static bool ends_it(const struct asking *a)
+{
+    return a->interrupted && a->interrupted(a->argument);
+}
+
+/* As poll(). *cut: a signal came whose handler ends the question. */
+static int poll_and_hear(struct asking *a, struct pollfd *fds, nfds_t nfds, int timeout_ms,
+                         bool *cut)
+{
+    int rc = poll(fds, nfds, timeout_ms);
+
+    *cut = rc < 0 && errno == EINTR && ends_it(a);
+    return rc;
+}
+
+/* The same, which looks first (W10): what came meanwhile has cut no poll. */
+static int look_and_hear(struct asking *a, struct pollfd *fds, nfds_t nfds, int timeout_ms,
+                         bool *cut)
 {
     struct counters *counters = &a->p->counters;
     enum spin_look look;
-    int rc = spin_poll(&a->c->spin, fds, nfds, timeout_ms, &look);
+    int rc = spin_poll(&a->c->spin, fds, nfds, &look);
 
     if (look != SPIN_RESTED)
         count(&counters->spins);
     if (look == SPIN_VAIN)
         count(&counters->spins_in_vain);
-    return rc;
+    *cut = look == SPIN_VAIN && ends_it(a);
+    return rc || *cut ? rc : poll_and_hear(a, fds, nfds, timeout_ms, cut);
 }
 
 /* Poll the port's bell, and the connection if there is one, until due_ms. GIVE_UP: *error
@@ -81,8 +99,10 @@ static enum woken wait_for(struct asking *a, uint64_t due_ms, int *error)
         count = 2;
     }
     int timeout = end_ms == NEVER_MS ? -1 : (int)min_u64(end_ms - now_ms, 3600000);
-    int rc = a->c ? poll_answer(a, fds, count, timeout) : poll(fds, count, timeout);
-    if (rc < 0 && errno == EINTR && a->interrupted && a->interrupted(a->argument)) {
+    bool cut;
+    int rc = a->c ? look_and_hear(a, fds, count, timeout, &cut)
+                  : poll_and_hear(a, fds, count, timeout, &cut);
+    if (cut) {
         *error = ERR_INTERRUPTED;
         return WOKEN_GIVE_UP;
     }

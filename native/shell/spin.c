@@ -25,20 +25,19 @@ static enum spin_look learn(struct spin *s, bool found)
     return SPIN_VAIN;
 }
 
-int spin_poll(struct spin *s, struct pollfd *fds, nfds_t count, int timeout_ms,
-              enum spin_look *look)
+int spin_poll(struct spin *s, struct pollfd *fds, nfds_t count, enum spin_look *look)
 {
     int rc = 0;
 
     *look = SPIN_RESTED;
     if (s->rest) {
         s->rest--;
-    } else if (s->max_ns && timeout_ms) {
+    } else if (s->max_ns) {
         uint64_t until_ns = clock_now_ns() + s->max_ns;
         do
             rc = poll(fds, count, 0);
         while (!rc && clock_now_ns() < until_ns);
         *look = learn(s, rc != 0);
     }
-    return rc ? rc : poll(fds, count, timeout_ms);
+    return rc;
 }

@@ -21,8 +21,9 @@ struct spin {
 
 enum spin_look { SPIN_RESTED, SPIN_FOUND, SPIN_VAIN };
 
-/* poll(), with the same arguments and result, which looks first if that pays. Driver of the
- * connection only. timeout_ms counts from when it sleeps. */
-int spin_poll(struct spin *, struct pollfd *, nfds_t count, int timeout_ms, enum spin_look *);
+/* Before a poll() that may sleep, for the same descriptors: its result if something was found, or
+ * 0. Driver of the connection only. A signal that comes meanwhile cuts no poll: after
+ * SPIN_VAIN the caller has to see to it before it sleeps. */
+int spin_poll(struct spin *, struct pollfd *, nfds_t count, enum spin_look *);
 
 #endif

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -451,23 +452,26 @@ static void patience_ends_by_itself(void **state)
     assert_true(nodes_is(&a, "late"));
 }
 
-static void no_op(int signal)
+static atomic_int signals;
+
+static void note_signal(int signal)
 {
     (void)signal;
+    signals++;
 }
 
-static int count_and_stop(void *argument)
+static int stop_at(void *argument)
 {
-    return ++*(int *)argument >= 2;
+    return signals >= *(int *)argument;
 }
 
 /* A signal cuts the poll; the callback decides whether the question goes on (Ctrl-C). */
 static void a_signal_reaches_a_waiting_thread(void **state)
 {
-    struct sigaction action = {.sa_handler = no_op};
+    struct sigaction action = {.sa_handler = note_signal};
     struct asker holder, waiter;
     char key[64];
-    int calls = 0;
+    int second = 2;
 
     (void)state;
     sigaction(SIGUSR1, &action, NULL);
@@ -475,12 +479,12 @@ static void a_signal_reaches_a_waiting_thread(void **state)
     asker_start(&holder, nodes[1], key, PEERAGE_LOADS);
     asker_join(&holder);
     for (int n = 0; n < 2; n++) {      /* driving its query, and waiting in a flight */
-        calls = 0;
+        signals = 0;
         memset(&waiter, 0, sizeof waiter);
         waiter.node = nodes[n];
         waiter.flags = PEERAGE_LOADS;
-        waiter.interrupted = count_and_stop;
-        waiter.argument = &calls;
+        waiter.interrupted = stop_at;
+        waiter.argument = &second;
         snprintf(waiter.key, sizeof waiter.key, "%s", key);
         asker_run(&waiter);
         nodes_sleep_ms(150);
@@ -488,11 +492,35 @@ static void a_signal_reaches_a_waiting_thread(void **state)
         nodes_sleep_ms(100);
         pthread_kill(waiter.thread, SIGUSR1);
         asker_join(&waiter);
-        assert_int_equal(calls, 2);
         assert_int_equal(waiter.answer.kind, PEERAGE_TROUBLE);
         assert_int_equal(waiter.answer.error, PEERAGE_E_INTERRUPTED);
         assert_in_range(waiter.took_ms, 240, 600);
     }
+    peerage_lose(nodes[1], holder.answer.load_id);
+}
+
+/* It cuts no poll while the thread looks for the answer (W10), so it is asked for before the
+ * thread sleeps. */
+static void a_signal_while_a_thread_looks_is_not_slept_over(void **state)
+{
+    struct asker holder, waiter = {.node = nodes[0], .flags = PEERAGE_LOADS, .timeout_ms = 50};
+    int came_before = 0;
+
+    (void)state;
+    nodes_key_owned_by(nodes[1], "looking", waiter.key);
+    asker_start(&holder, nodes[1], waiter.key, PEERAGE_LOADS);
+    asker_join(&holder);
+    signals = 0;
+    waiter.interrupted = stop_at;
+    waiter.argument = &came_before;
+    for (int n = 0; n < 5; n++) {      /* over connections that had looked in vain, it sleeps */
+        asker_run(&waiter);
+        asker_join(&waiter);
+        assert_int_equal(waiter.answer.kind, PEERAGE_TROUBLE);
+        if (waiter.answer.error != PEERAGE_E_TIMEOUT)
+            break;
+    }
+    assert_int_equal(waiter.answer.error, PEERAGE_E_INTERRUPTED);
     peerage_lose(nodes[1], holder.answer.load_id);
 }
 
@@ -566,6 +594,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(set_and_delete_say_who_acknowledged),
         cmocka_unit_test(patience_ends_by_itself),
         cmocka_unit_test(a_signal_reaches_a_waiting_thread),
+        cmocka_unit_test(a_signal_while_a_thread_looks_is_not_slept_over),
         cmocka_unit_test(an_allocation_that_fails_hangs_nobody),
     };
 
