@@ -121,7 +121,7 @@ static PyObject *cancel(struct future *f, PyObject *args, PyObject *kwargs)
     static char *names[] = {"msg", NULL};
     PyObject *message = Py_None;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", names, &message))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:cancel", names, &message))
         return NULL;
     if (f->fate != PENDING)
         Py_RETURN_FALSE;
@@ -151,6 +151,11 @@ static PyObject *result(struct future *f, PyObject *unused)
     return PyErr_Format(PyExc_RuntimeError, "the future is not done");
 }
 
+static PyObject *taken_already(void)
+{
+    return PyErr_Format(PyExc_RuntimeError, "somebody waits for this future already");
+}
+
 static PySendResult am_send(PyObject *self, PyObject *sent, PyObject **out)
 {
     struct future *f = (struct future *)self;
@@ -161,8 +166,7 @@ static PySendResult am_send(PyObject *self, PyObject *sent, PyObject **out)
         *out = Py_NewRef(self);
         return PYGEN_NEXT;
     }
-    *out = f->fate == PENDING ? PyErr_Format(PyExc_RuntimeError, "await wasn't used with future")
-                              : result(f, NULL);
+    *out = f->fate == PENDING ? taken_already() : result(f, NULL);
     return *out ? PYGEN_RETURN : PYGEN_ERROR;
 }
 
@@ -172,10 +176,10 @@ static PyObject *add_done_callback(struct future *f, PyObject *args, PyObject *k
     static char *names[] = {"callback", "context", NULL};
     PyObject *wakeup, *context = Py_None;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O", names, &wakeup, &context))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:add_done_callback", names, &wakeup, &context))
         return NULL;
     if (f->wakeup)
-        return PyErr_Format(PyExc_RuntimeError, "somebody waits for this future already");
+        return taken_already();
     context = context == Py_None ? PyContext_CopyCurrent() : Py_NewRef(context);
     if (!context)
         return NULL;
@@ -218,7 +222,7 @@ static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
     if (kwargs)
         return PyErr_Format(PyExc_TypeError, "Future takes a loop and no keywords");
-    return PyArg_ParseTuple(args, "O", &loop) ? future_new(state_of(type), loop) : NULL;
+    return PyArg_ParseTuple(args, "O:Future", &loop) ? future_new(state_of(type), loop) : NULL;
 }
 
 static int traverse(struct future *f, visitproc visit, void *arg)
