@@ -240,6 +240,21 @@ def test_a_loader_may_ask_and_its_task_tell_the_others(cache):
     asyncio.run(main())
 
 
+@pytest.mark.skipif(EAGER is None, reason="since Python 3.12")
+def test_a_load_that_ends_while_its_task_is_made_leaves_nothing_behind(cache, peers):
+    async def loader():
+        return "made"
+
+    async def main():
+        await with_a_port(cache)
+        asyncio.get_running_loop().set_task_factory(EAGER)
+        assert await cache.aget_or_load("k", loader) == "made"
+        assert not peers._node.port(asyncio.get_running_loop()).tasks
+        assert not peers._tasks and not peers._loading
+
+    asyncio.run(main())
+
+
 # -- the future ----------------------------------------------------------------------------------------
 
 

@@ -353,6 +353,8 @@ class Peers:
     ) -> None:  # fmt: skip
         task = context.copy().run(
             loop.create_task, self._task(loop, work, load, leader, for_others))
+        if task.done():         # by an eager task factory: it has said all it had to
+            return
         # Held by the port, that is, by the loop: with it go its tasks, and their loads are
         # lost to whoever may still wait for them elsewhere.
         self._port(loop).tasks[load.load_id] = task
