@@ -255,6 +255,46 @@ def test_a_load_that_ends_while_its_task_is_made_leaves_nothing_behind(cache, pe
     asyncio.run(main())
 
 
+class Nesting(asyncio.SelectorEventLoop):
+    """As nest_asyncio makes them: a task may run it."""
+
+    _nest_patched = True
+
+    def run_within(self, coroutine, seconds=5):
+        task, until = asyncio.current_task(), self.time() + seconds
+        inner = self.create_task(coroutine)
+        self.call_later(seconds, lambda: None)
+        asyncio._leave_task(self, task)
+        try:
+            while not inner.done() and self.time() < until:
+                self._run_once()
+        finally:
+            asyncio._enter_task(self, task)
+        assert inner.done(), "its answer never came"
+        return inner.result()
+
+
+def test_a_task_may_run_its_loop_where_that_nests(cache, peers):
+    other = peers.cache("other")
+
+    async def asks(loading):
+        assert await cache.aget("k") == "made"
+        loop.call_later(0.05, loading.go.set)
+        return loop.run_within(other.aget("k"))
+
+    async def main():
+        await with_a_port(cache)
+        with Loading(other, "made there") as loading:
+            (task,) = await answered(cache, [asks(loading)])
+        assert task.result() == "made there"
+
+    loop = Nesting()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
 # -- the future ----------------------------------------------------------------------------------------
 
 

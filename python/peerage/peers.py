@@ -450,7 +450,10 @@ class Peers:
         if port is not None:
             return port
         port = _native.Port(self._node, loop, _weakly(self._load_here), _weakly(self._cancel))
-        loop.add_reader(port.fileno(), port.readable)
+        # Where a task may run its loop within itself (nest_asyncio), it must not go on inside of
+        # the reader: that can't be called again before it returns.
+        nests = hasattr(loop, "_nest_patched")
+        loop.add_reader(port.fileno(), port.run if nests else port.readable)
         if self._start_loop is _nothing:
             self._adopt(loop)
         return port
