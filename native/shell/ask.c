@@ -53,18 +53,23 @@ static bool ends_it(const struct asking *a)
     return a->interrupted && a->interrupted(a->argument);
 }
 
-/* As poll(). *cut: a signal came whose handler ends the question. */
-static int poll_and_hear(struct asking *a, struct pollfd *fds, nfds_t nfds, int timeout_ms,
+/* As poll(), until end_ms. *cut: a signal came whose handler ends the question. */
+static int poll_and_hear(struct asking *a, struct pollfd *fds, nfds_t nfds, uint64_t end_ms,
                          bool *cut)
 {
+    uint64_t now_ms = clock_now_ms();
+    int timeout_ms = end_ms == NEVER_MS ? -1
+                     : end_ms > now_ms  ? (int)min_u64(end_ms - now_ms, 3600000)
+                                        : 0;
     int rc = poll(fds, nfds, timeout_ms);
 
     *cut = rc < 0 && errno == EINTR && ends_it(a);
     return rc;
 }
 
-/* The same, which looks first (W10): what came meanwhile has cut no poll. */
-static int look_and_hear(struct asking *a, struct pollfd *fds, nfds_t nfds, int timeout_ms,
+/* The same, which looks first (W10): a signal that came meanwhile has cut no poll, and its handler
+ * may take its time. */
+static int look_and_hear(struct asking *a, struct pollfd *fds, nfds_t nfds, uint64_t end_ms,
                          bool *cut)
 {
     struct counters *counters = &a->p->counters;
@@ -76,7 +81,7 @@ static int look_and_hear(struct asking *a, struct pollfd *fds, nfds_t nfds, int 
     if (look == SPIN_VAIN)
         count(&counters->spins_in_vain);
     *cut = look == SPIN_VAIN && ends_it(a);
-    return rc || *cut ? rc : poll_and_hear(a, fds, nfds, timeout_ms, cut);
+    return rc || *cut ? rc : poll_and_hear(a, fds, nfds, end_ms, cut);
 }
 
 /* Poll the port's bell, and the connection if there is one, until due_ms. GIVE_UP: *error
@@ -98,10 +103,9 @@ static enum woken wait_for(struct asking *a, uint64_t due_ms, int *error)
         fds[1].events = (short)(POLLIN | (stream_wants_write(a->c) ? POLLOUT : 0));
         count = 2;
     }
-    int timeout = end_ms == NEVER_MS ? -1 : (int)min_u64(end_ms - now_ms, 3600000);
     bool cut;
-    int rc = a->c ? look_and_hear(a, fds, count, timeout, &cut)
-                  : poll_and_hear(a, fds, count, timeout, &cut);
+    int rc = a->c ? look_and_hear(a, fds, count, end_ms, &cut)
+                  : poll_and_hear(a, fds, count, end_ms, &cut);
     if (cut) {
         *error = ERR_INTERRUPTED;
         return WOKEN_GIVE_UP;

@@ -524,6 +524,32 @@ static void a_signal_while_a_thread_looks_is_not_slept_over(void **state)
     peerage_lose(nodes[1], holder.answer.load_id);
 }
 
+static int take_long(void *argument)
+{
+    (void)argument;
+    nodes_sleep_ms(300);
+    return 0;
+}
+
+/* What a handler takes counts against the patience of who asks. */
+static void a_handler_while_a_thread_looks_delays_no_deadline(void **state)
+{
+    struct asker holder, waiter = {.node = nodes[0], .flags = PEERAGE_LOADS, .timeout_ms = 250};
+
+    (void)state;
+    nodes_key_owned_by(nodes[1], "handling", waiter.key);
+    asker_start(&holder, nodes[1], waiter.key, PEERAGE_LOADS);
+    asker_join(&holder);
+    waiter.interrupted = take_long;
+    for (int n = 0; n < 5; n++) {
+        asker_run(&waiter);
+        asker_join(&waiter);
+        assert_int_equal(waiter.answer.error, PEERAGE_E_TIMEOUT);
+        assert_in_range(waiter.took_ms, 240, 450);
+    }
+    peerage_lose(nodes[1], holder.answer.load_id);
+}
+
 /* Whichever allocation fails, in whichever thread: the question is answered in time, if only
  * by an error, and everything works afterwards. */
 static void an_allocation_that_fails_hangs_nobody(void **state)
@@ -595,6 +621,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(patience_ends_by_itself),
         cmocka_unit_test(a_signal_reaches_a_waiting_thread),
         cmocka_unit_test(a_signal_while_a_thread_looks_is_not_slept_over),
+        cmocka_unit_test(a_handler_while_a_thread_looks_delays_no_deadline),
         cmocka_unit_test(an_allocation_that_fails_hangs_nobody),
     };
 
