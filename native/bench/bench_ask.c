@@ -5,8 +5,11 @@
  *     make bench                          all of it
  *     build/bench/bench_ask floor         a bare ping-pong of the same bytes, hashed once
  *     build/bench/bench_ask 1000 0 sync   one row: bytes, encrypted, and
- *                                         sync | async | pipelined | local
+ *                                         sync | asleep | async | pipelined | local
+ *
+ * "asleep" is sync that sleeps at once (spin_us 0). The floor is shown both ways too.
  */
+#include <errno.h>
 #include <openssl/evp.h>
 #include <poll.h>
 #include <signal.h>
@@ -49,7 +52,7 @@ static void print_row(const char *name, double *us, int count)
     printf("%-34s median %7.1f us   p99 %7.1f us\n", name, us[count / 2], us[count * 99 / 100]);
 }
 
-static peerage *node(int port, bool encrypted, uint64_t cache_bytes)
+static peerage *node(int port, bool encrypted, uint64_t cache_bytes, bool asleep)
 {
     struct peerage_options o;
     char line[PEERAGE_LINE_MAX];
@@ -64,6 +67,8 @@ static peerage *node(int port, bool encrypted, uint64_t cache_bytes)
     o.encryption = encrypted;
     o.heir = 0;
     o.cache_bytes = cache_bytes;
+    if (asleep)
+        o.spin_us = 0;
     if (peerage_new(&o, &p, line) < 0 || peerage_start(p, line) < 0) {
         fprintf(stderr, "%s\n", line);
         exit(1);
@@ -97,7 +102,7 @@ static void find_keys(peerage *p, bool self, char keys[KEYS][16])
 static void own(int port, size_t bytes, bool encrypted)
 {
     static char keys[KEYS][16];
-    peerage *p = node(port, encrypted, 256u << 20);
+    peerage *p = node(port, encrypted, 256u << 20, false);
     char *value = malloc(bytes);
 
     await_two(p);
@@ -292,7 +297,7 @@ static void bench_hits(size_t bytes, bool encrypted, const char *how, int base)
     static double us[200000];
     int count = bytes > 10000 ? 20000 : 50000;
     /* so small a cache that few copies are there still when their key is asked for again */
-    peerage *p = node(base, encrypted, bytes * KEYS / 16 + 65536);
+    peerage *p = node(base, encrypted, bytes * KEYS / 16 + 65536, strcmp(how, "asleep") == 0);
     struct owner o = start_owner(base, bytes, encrypted);
     peerage_port *port = NULL;
     char byte, name[64];
@@ -379,12 +384,14 @@ static void bench_local(size_t bytes)
 }
 
 /* The floor: what the kernel and one SHA-256 take for the same bytes, the way ours go: over a
- * Unix socket. */
+ * Unix socket; asleep until the answer comes, or looking for it all the time. */
 
-static void read_all(int fd, unsigned char *to, size_t bytes)
+static void read_all(int fd, unsigned char *to, size_t bytes, bool looking)
 {
     while (bytes) {
-        ssize_t n = read(fd, to, bytes);
+        ssize_t n = recv(fd, to, bytes, looking ? MSG_DONTWAIT : 0);
+        if (looking && n < 0 && errno == EAGAIN)
+            continue;
         if (n <= 0)
             exit(0);
         to += n;
@@ -392,7 +399,7 @@ static void read_all(int fd, unsigned char *to, size_t bytes)
     }
 }
 
-static void bench_floor(size_t bytes)
+static void bench_floor(size_t bytes, bool looking)
 {
     static double us[50000];
     static unsigned char in[1 << 17], digest[32];
@@ -406,7 +413,7 @@ static void bench_floor(size_t bytes)
     if (child == 0) {
         close(ends[0]);
         for (;;) {
-            read_all(ends[1], in, 180);
+            read_all(ends[1], in, 180, false);
             if (write(ends[1], in, bytes + 160) < 0)
                 _exit(0);
         }
@@ -417,12 +424,13 @@ static void bench_floor(size_t bytes)
         double began = now_us();
         if (write(fd, in, 180) != 180)
             exit(1);
-        read_all(fd, in, bytes + 160);
+        read_all(fd, in, bytes + 160, looking);
         EVP_Q_digest(NULL, "SHA256", NULL, in, bytes, digest, NULL);
         if (i >= 0)
             us[i] = now_us() - began;
     }
-    snprintf(name, sizeof name, "floor_%s", bytes > 10000 ? "56k" : "1k");
+    snprintf(name, sizeof name, "floor_%s%s", bytes > 10000 ? "56k" : "1k",
+             looking ? "_looking" : "");
     print_row(name, us, count);
     close(fd);
     kill(child, SIGKILL);
@@ -443,13 +451,14 @@ int main(int argc, char **argv)
             bench_hits((size_t)atol(argv[1]), atoi(argv[2]), argv[3], base);
         return 0;
     }
-    for (int s = 0; s < 2; s++)
-        bench_floor(sizes[s]);
+    for (int s = 0; s < 4; s++)
+        bench_floor(sizes[s / 2], s % 2);
     if (argc == 2)
         return 0;
     for (int s = 0; s < 2; s++) {
         bench_local(sizes[s]);
         bench_hits(sizes[s], false, "sync", base);
+        bench_hits(sizes[s], false, "asleep", base);
         bench_hits(sizes[s], true, "sync", base);
         bench_hits(sizes[s], false, "async", base);
         bench_hits(sizes[s], false, "pipelined", base);

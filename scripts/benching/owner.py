@@ -210,17 +210,23 @@ def owner_hit_async(size: Size, label: str) -> Iterator[Row]:
 
 
 def owner_floor(size: Size) -> Iterator[Row]:
-    """From C: our hit beside a ping-pong of as many bytes that hashes them once."""
+    """From C: our hit beside a ping-pong of as many bytes that hashes them once; both also the other
+    way, for ours looks before it sleeps and the ping-pong only sleeps."""
     program = _native("bench_ask")
-    timed: dict[str, list[float]] = {"ours": [], "ping-pong": []}
-    tails: dict[str, list[float]] = {"ours": [], "ping-pong": []}
+    shows = [
+        (["56000", "0", "sync"], {"ours": "owner_hit_sync_56k"}),
+        (["56000", "0", "asleep"], {"ours asleep": "owner_hit_asleep_56k"}),
+        (["floor"], {"ping-pong": "floor_56k", "ping-pong looking": "floor_56k_looking"}),
+    ]
+    timed: dict[str, list[float]] = {who: [] for _, lines in shows for who in lines}
+    tails: dict[str, list[float]] = {who: [] for who in timed}
     for _ in range(1 if size.quick else 5):
-        for who, arguments, line in (("ours", ["56000", "0", "sync"], "owner_hit_sync_56k"),
-                                     ("ping-pong", ["floor"], "floor_56k")):  # fmt: skip
+        for arguments, lines in shows:
             out = subprocess.run([program, *arguments], stdout=subprocess.PIPE, text=True, check=True)
-            found = re.search(line + r"\s+median\s+([\d.]+) us\s+p99\s+([\d.]+)", out.stdout)
-            timed[who].append(float(found[1]))
-            tails[who].append(float(found[2]))
+            for who, line in lines.items():
+                found = re.search(line + r"\s+median\s+([\d.]+) us\s+p99\s+([\d.]+)", out.stdout)
+                timed[who].append(float(found[1]))
+                tails[who].append(float(found[2]))
     row = row_of("owner_floor_56k", "us", timed, "ping-pong", 1.25)
     row.p99 = {who: sorted(values)[len(values) // 2] for who, values in tails.items()}
     yield row
