@@ -33,7 +33,8 @@ case ${SANITIZER:=address} in
         flags="-fsanitize=address,undefined -fno-sanitize-recover=all"
         libraries="libasan.so libubsan.so"
         tests="tests/test_attacks_wire.py tests/test_attacks_membership.py tests/test_peers.py"
-        tests+=" tests/test_fork.py tests/test_asking.py tests/test_unix_sockets.py"
+        tests+=" tests/test_fork.py tests/test_asking.py tests/test_futures.py"
+        tests+=" tests/test_unix_sockets.py"
         ;;
     thread)
         flags=-fsanitize=thread

@@ -132,6 +132,18 @@ static PyObject *cancel(struct future *f, PyObject *args, PyObject *kwargs)
 
 /* Waiting. */
 
+/* The error is made by hand: PyErr_SetObject would take a tuple for its arguments. */
+static PyObject *raise_cancelled(const struct future *f)
+{
+    PyObject *error = f->end ? PyObject_CallOneArg(f->st->cancelled_error, f->end)
+                             : PyObject_CallNoArgs(f->st->cancelled_error);
+    if (error) {
+        PyErr_SetObject(f->st->cancelled_error, error);
+        Py_DECREF(error);
+    }
+    return NULL;
+}
+
 /* What it ended with, as a value or as an exception. */
 static PyObject *result(struct future *f, PyObject *unused)
 {
@@ -143,8 +155,7 @@ static PyObject *result(struct future *f, PyObject *unused)
         PyErr_SetObject((PyObject *)Py_TYPE(f->end), f->end);
         return NULL;
     case CANCELLED:
-        PyErr_SetObject(f->st->cancelled_error, f->end);
-        return NULL;
+        return raise_cancelled(f);
     case PENDING:
         break;
     }
@@ -176,7 +187,8 @@ static PyObject *add_done_callback(struct future *f, PyObject *args, PyObject *k
     static char *names[] = {"callback", "context", NULL};
     PyObject *wakeup, *context = Py_None;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:add_done_callback", names, &wakeup, &context))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:add_done_callback", names, &wakeup,
+                                     &context))
         return NULL;
     if (f->wakeup)
         return taken_already();
@@ -220,7 +232,7 @@ static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *loop;
 
-    if (kwargs)
+    if (kwargs && PyDict_GET_SIZE(kwargs))
         return PyErr_Format(PyExc_TypeError, "Future takes a loop and no keywords");
     return PyArg_ParseTuple(args, "O:Future", &loop) ? future_new(state_of(type), loop) : NULL;
 }
@@ -239,6 +251,9 @@ static int clear(struct future *f)
 {
     Py_CLEAR(f->wakeup);
     Py_CLEAR(f->context);
+    if (f->end)
+        f->fate = CANCELLED;    /* for whoever still asks */
+    Py_CLEAR(f->end);
     return 0;
 }
 
@@ -249,7 +264,6 @@ static void dealloc(struct future *f)
     if (f->weak)
         PyObject_ClearWeakRefs((PyObject *)f);
     clear(f);
-    Py_XDECREF(f->end);
     Py_DECREF(f->loop);
     PyObject_GC_Del(f);
     Py_DECREF(type);

@@ -24,8 +24,10 @@ struct port {
     PyObject *tasks;            /* dict: the loads this loop runs live as long as it does */
     struct waiter *first;       /* those that native code still has as tokens */
     bool here;                  /* who is completed goes on at once: within readable(), until
-                                   one lets an exception out, which is an interrupt: */
-    PyObject *stopped, *stop, *traceback;
+                                   one of them raises what no task keeps for itself */
+    struct raised {             /* that: a KeyboardInterrupt, a SystemExit; all NULL: none */
+        PyObject *type, *error, *traceback;
+    } raised;
 };
 
 struct waiter {
@@ -135,7 +137,7 @@ static void complete(struct port *p, struct waiter *w, PyObject *value)
     if (future_complete(w->future, value, here) == 0)
         p->here = here;
     else if (here)
-        PyErr_Fetch(&p->stopped, &p->stop, &p->traceback);
+        PyErr_Fetch(&p->raised.type, &p->raised.error, &p->raised.traceback);
     else
         PyErr_WriteUnraisable(w->future);
 }
@@ -291,8 +293,8 @@ static PyObject *complete_all(struct port *p, bool here)
     }
     p->here = false;
     if (here) {                 /* run() may lie within it */
-        PyErr_Restore(p->stopped, p->stop, p->traceback);
-        p->stopped = p->stop = p->traceback = NULL;
+        PyErr_Restore(p->raised.type, p->raised.error, p->raised.traceback);
+        p->raised = (struct raised){0};
     }
     Py_DECREF(p);
     if (PyErr_Occurred())
@@ -545,8 +547,9 @@ static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *node, *loop, *load_hook, *cancel_hook;
     struct state *st = state_of(type);
 
-    if (kwargs ||
-        !PyArg_ParseTuple(args, "O!OOO", st->node, &node, &loop, &load_hook, &cancel_hook))
+    if (kwargs && PyDict_GET_SIZE(kwargs))
+        return PyErr_Format(PyExc_TypeError, "Port takes no keywords");
+    if (!PyArg_ParseTuple(args, "O!OOO", st->node, &node, &loop, &load_hook, &cancel_hook))
         return NULL;
     struct engine *e = node_engine((struct node *)node);
     if (!e)

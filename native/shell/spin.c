@@ -37,7 +37,7 @@ int spin_poll(struct spin *s, struct pollfd *fds, nfds_t count, enum spin_look *
         do
             rc = poll(fds, count, 0);
         while (!rc && clock_now_ns() < until_ns);
-        *look = learn(s, rc != 0);
+        *look = learn(s, rc > 0);
     }
-    return rc;
+    return *look == SPIN_FOUND ? rc : 0;    /* a signal may have cut one of them */
 }
