@@ -20,7 +20,7 @@ COMMAND = [
     sys.executable, "-c", "import attack_worker, peer_worker; peer_worker.main()"
 ]  # fmt: skip
 # ASan keeps what was freed, so that it can tell who touches it.
-SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
+SANITIZED = "san" in os.environ.get("LD_PRELOAD", "")  # libasan, libtsan
 numbers = itertools.count()
 
 

@@ -30,7 +30,7 @@ def env(**changes):
         ("PEER_TIMEOUT", "abc"), ("PEER_TIMEOUT", "0"), ("PEER_TIMEOUT", "nan"),
         ("PEER_LOAD_TIMEOUT", "-1"), ("PEER_LOADERS", "0"), ("PEER_LOADERS", "many"),
         ("PEER_HEIR", "maybe"), ("PEER_ENCRYPTION", "2"), ("ENABLE_PEERS", "ja"),
-        ("PEER_SPIN_US", "1001"), ("PEER_SPIN_US", "-1"), ("PEER_SPIN_US", "long"),
+        ("PEER_SPIN_US", "201"), ("PEER_SPIN_US", "-1"), ("PEER_SPIN_US", "long"),
         ("PEER_CACHE_BYTES", "64 MB"), ("PEER_CACHE_BYTES", "-1"), ("PEER_LISTEN", "nowhere"),
         ("PEER_ADVERTISE_ADDR", "nowhere"),
         ("PEER_ADVERTISE_ADDR", "::1"),         # while PEER_LISTEN is IPv4

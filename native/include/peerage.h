@@ -84,8 +84,8 @@ struct peerage_options {
     int heir;                   /* [PEER_HEIR] 1 */
     int coordinate;             /* [PEER_COORDINATE] 1 */
     int unix_sockets;           /* [PEER_UNIX_SOCKETS] 1 */
-    int spin_us;                /* [PEER_SPIN_US] 100: how long a thread that waits for a peer of
-                                   its host looks before it sleeps, microseconds; 0: not at all */
+    int spin_us;                /* [PEER_SPIN_US] 100, 0 to 200: how long a thread looks for the
+                                   answer of a peer of its host before it sleeps */
     int observer;               /* join without ever owning anything (the command line tool) */
     uint64_t cache_bytes;       /* [PEER_CACHE_BYTES] 64 MiB */
     const char *redis_url;      /* [REDIS_URL] NULL */

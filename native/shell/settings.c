@@ -9,7 +9,7 @@
 #include "shell/sockets.h"
 
 #define CACHE_BYTES_MIN 65536u
-#define SPIN_US_MAX 1000
+#define SPIN_US_MAX 200         /* more helps nobody, and costs where processors are short */
 #define SHOWN_BYTES_MAX 60      /* of a wrong value, in a line */
 
 static const char allowed_default[] =

@@ -127,7 +127,7 @@ SETTINGS = [
     Setting("PEER_HEIR", "heir", "heir", flag),
     Setting("PEER_COORDINATE", "coordinate", "coordinate", flag),
     Setting("PEER_UNIX_SOCKETS", "unix_sockets", "unix_sockets", flag),
-    Setting("PEER_SPIN_US", "spin_us", "spin_us", whole(0, 1000, "microseconds")),
+    Setting("PEER_SPIN_US", "spin_us", "spin_us", whole(0, 200, "microseconds")),
     Setting("PEER_CACHE_BYTES", "cache_bytes", "cache_bytes", size),
     Setting("REDIS_URL", "redis_url", "redis_url", text),
     Setting("PEER_REDIS_PREFIX", "redis_prefix", "redis_prefix", text),
