@@ -74,6 +74,7 @@ def test_a_question_takes_no_step_in_python(cache):
 
     async def main():
         await with_a_port(cache)
+        gc.collect()                # what ends other tests' nodes is Python, too
         with Loading(cache, "made") as loading:
             threading.Timer(0.1, loading.go.set).start()
             sys.setprofile(note)
@@ -372,6 +373,7 @@ def test_a_call_that_waits_for_anothers_load_takes_no_step_in_python_but_for_its
 
     async def main():
         await with_a_port(cache)
+        gc.collect()                # as above
         loading = threading.Thread(target=asyncio.run, args=(awaited(f, 1),))
         loading.start()
         assert await asyncio.get_running_loop().run_in_executor(None, begun.wait, 5)

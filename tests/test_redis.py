@@ -178,8 +178,10 @@ def test_a_raising_loader_lets_go_at_once(alone):
 def test_a_holder_that_closes_lets_go_at_once(alone, redis):
     first, second = alone(), alone()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(first.cache("t", ttl=20).get_or_load, "a", lambda: time.sleep(2) or b"x")
-        until(lambda: redis.keys("*:lease:*"), 5)
+        begun = threading.Event()
+        slow = pool.submit(first.cache("t", ttl=20).get_or_load, "a",
+                           lambda: begun.set() or time.sleep(2) or b"x")
+        assert begun.wait(5) and redis.keys("*:lease:*")
         first.close(0)
         began = time.monotonic()
         assert second.cache("t", ttl=20).get_or_load("a", lambda: b"next") == b"next"
