@@ -61,10 +61,11 @@ CALLS = re.compile(
     r"|(crypto|sodium)_\w+"
 )
 # What one module may besides.
-OWN_HEADERS = {"addr": {"arpa/inet.h", "stdio.h"}}
+OWN_HEADERS = {"addr": {"arpa/inet.h", "stdio.h"}, "rendezvous": {"immintrin.h"}}
 OWN_CALLS = {
     "mem": {"malloc", "calloc", "realloc", "free", "explicit_bzero"},
     "addr": {"inet_ntop", "inet_pton", "snprintf", "strtoul"},  # text to numbers and back
+    "rendezvous": {"__cpu_model"},                              # has it AVX2?
 }
 
 

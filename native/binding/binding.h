@@ -26,7 +26,7 @@ struct state {
     PyObject *errors[ERROR_COUNT];      /* by negated code */
     PyObject *miss;                     /* the constant MISS */
     PyObject *tiers[PEERAGE_TIER_LOAD + 1];
-    PyObject *json_encode, *json_decode, *pickle_dumps, *pickle_loads;
+    PyObject *json_encode, *json_decode, *json_raw_decode, *pickle_dumps, *pickle_loads;
     PyObject *uuid, *date, *datetime;
     PyObject *running_loop;             /* asyncio.get_running_loop */
     PyObject *chain;                    /* ContextVar of the keys being loaded on the way to here:

@@ -50,14 +50,14 @@ static PyObject *json_encoder(void)
     return encode;
 }
 
-static PyObject *json_decoder(void)
+static void add_json_decoder(struct state *st)
 {
     PyObject *class = attribute("json", "JSONDecoder");
     PyObject *decoder = class ? PyObject_CallNoArgs(class) : NULL;
-    PyObject *decode = decoder ? PyObject_GetAttrString(decoder, "decode") : NULL;
+    st->json_decode = decoder ? PyObject_GetAttrString(decoder, "decode") : NULL;
+    st->json_raw_decode = decoder ? PyObject_GetAttrString(decoder, "raw_decode") : NULL;
     Py_XDECREF(class);
     Py_XDECREF(decoder);
-    return decode;
 }
 
 static int add_texts(struct state *st)
@@ -93,7 +93,7 @@ static int add_texts(struct state *st)
 static int add_imports(struct state *st)
 {
     st->json_encode = json_encoder();
-    st->json_decode = json_decoder();
+    add_json_decoder(st);
     st->pickle_dumps = attribute("pickle", "dumps");
     st->pickle_loads = attribute("pickle", "loads");
     st->uuid = attribute("uuid", "UUID");
@@ -102,8 +102,8 @@ static int add_imports(struct state *st)
     st->running_loop = attribute("asyncio", "get_running_loop");
     st->cancelled_error = attribute("asyncio", "CancelledError");
     st->names_context = Py_BuildValue("(s)", "context");
-    return st->json_encode && st->json_decode && st->pickle_dumps && st->pickle_loads &&
-           st->uuid && st->date && st->datetime && st->running_loop && st->cancelled_error &&
+    return st->json_encode && st->json_decode && st->json_raw_decode && st->pickle_dumps &&
+           st->pickle_loads && st->uuid && st->date && st->datetime && st->running_loop && st->cancelled_error &&
            st->names_context ? 0 : -1;
 }
 

@@ -126,6 +126,22 @@ int value_encode(const struct state *st, PyObject *value, bool pickle, PyObject 
     return *out ? type : -1;
 }
 
+/* What a node has encoded has no blanks around it, so the decoder need not look for any; what has
+ * come from elsewhere, or is wrong, is left to it as a whole. */
+static PyObject *decode_json(const struct state *st, PyObject *text)
+{
+    PyObject *value = NULL, *found = PyObject_CallOneArg(st->json_raw_decode, text);
+
+    if (found && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2 &&
+        PyLong_AsSsize_t(PyTuple_GET_ITEM(found, 1)) == PyUnicode_GET_LENGTH(text))
+        value = Py_NewRef(PyTuple_GET_ITEM(found, 0));
+    Py_XDECREF(found);
+    if (value || (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_ValueError)))
+        return value;
+    PyErr_Clear();
+    return PyObject_CallOneArg(st->json_decode, text);
+}
+
 PyObject *value_decode(const struct state *st, int type, const void *at, size_t bytes, bool pickle)
 {
     Py_ssize_t size = (Py_ssize_t)bytes;
@@ -138,7 +154,7 @@ PyObject *value_decode(const struct state *st, int type, const void *at, size_t 
         return PyUnicode_DecodeUTF8(at, size, NULL);
     case PEERAGE_JSON:
         raw = PyUnicode_DecodeUTF8(at, size, NULL);
-        value = raw ? PyObject_CallOneArg(st->json_decode, raw) : NULL;
+        value = raw ? decode_json(st, raw) : NULL;
         Py_XDECREF(raw);
         return value;
     case PEERAGE_PICKLE:

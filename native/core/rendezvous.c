@@ -5,8 +5,17 @@
 
 #include <sodium.h>
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define HAS_AVX2_CODE
+#endif
+
 /* What is hashed for a member: family, address (IPv4 mapped), port big-endian. */
 #define MEMBER_BYTES 19
+
+/* Among the first of many the best change too often for taking eight at a time. */
+#define FIRST_BY_ONE 16u
+_Static_assert(FIRST_BY_ONE >= RENDEZVOUS_RANKS_MAX, "ranks are taken by then");
 
 static uint64_t hash(const struct rendezvous *r, const uint8_t *at, size_t bytes)
 {
@@ -45,28 +54,105 @@ uint64_t rendezvous_member(const struct rendezvous *r, const struct addr *a)
     return hash(r, in, sizeof in);
 }
 
+/* The best so far. */
+struct ranking {
+    uint64_t scores[RENDEZVOUS_RANKS_MAX], last;    /* last: of the lowest rank */
+    unsigned want, found, *out;
+};
+
+static void place(struct ranking *r, unsigned i, uint64_t score)
+{
+    unsigned at = r->found < r->want ? r->found++ : r->want - 1;
+
+    /* Only a higher score passes one already placed, so ties go to the earlier. */
+    for (; at > 0 && score > r->scores[at - 1]; at--) {
+        r->scores[at] = r->scores[at - 1];
+        r->out[at] = r->out[at - 1];
+    }
+    r->scores[at] = score;
+    r->out[at] = i;
+    r->last = r->scores[r->found - 1];
+}
+
+static unsigned rank_one_by_one(struct ranking *r, const uint64_t *member_hashes, unsigned i,
+                                unsigned count, uint64_t channel_hash)
+{
+    for (; i < count; i++) {
+        uint64_t score = rendezvous_score(channel_hash, member_hashes[i]);
+        if (score > r->last || r->found < r->want)      /* few of many */
+            place(r, i, score);
+    }
+    return i;
+}
+
+#ifdef HAS_AVX2_CODE
+typedef uint64_t lanes __attribute__((vector_size(32)));
+
+/* Four scores, as rendezvous_score makes them. */
+__attribute__((target("avx2"), always_inline))
+static inline lanes score_four(const uint64_t *member_hashes, uint64_t channel_hash)
+{
+    lanes x;
+
+    memcpy(&x, member_hashes, sizeof x);
+    x ^= channel_hash;
+    x ^= x >> 33;
+    x *= RENDEZVOUS_MIX_1;
+    x ^= x >> 33;
+    x *= RENDEZVOUS_MIX_2;
+    return x ^ x >> 33;
+}
+
+/* Eight members at a time; every rank is taken already. Returns where fewer are left. */
+__attribute__((target("avx2")))
+static unsigned rank_eights(struct ranking *r, const uint64_t *member_hashes, unsigned i,
+                            unsigned count, uint64_t channel_hash)
+{
+    for (; i + 8 <= count; i += 8) {
+        lanes a = score_four(member_hashes + i, channel_hash);
+        lanes b = score_four(member_hashes + i + 4, channel_hash);
+        unsigned higher = (unsigned)_mm256_movemask_pd((__m256d)(a > r->last)) |
+                          (unsigned)_mm256_movemask_pd((__m256d)(b > r->last)) << 4;
+        for (; higher; higher &= higher - 1) {
+            unsigned at = i + (unsigned)__builtin_ctz(higher);
+            uint64_t score = rendezvous_score(channel_hash, member_hashes[at]);
+            if (score > r->last)        /* still, after the one before */
+                place(r, at, score);
+        }
+    }
+    return i;
+}
+
+static bool has_eights(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
+#else
+static unsigned rank_eights(struct ranking *r, const uint64_t *member_hashes, unsigned i,
+                            unsigned count, uint64_t channel_hash)
+{
+    (void)r, (void)member_hashes, (void)count, (void)channel_hash;
+    return i;
+}
+
+static bool has_eights(void)
+{
+    return false;
+}
+#endif
+
 unsigned rendezvous_rank(const uint64_t *member_hashes, unsigned count, uint64_t channel_hash,
                          unsigned want, unsigned *out)
 {
-    uint64_t scores[RENDEZVOUS_RANKS_MAX], last = 0;    /* last: of the lowest rank */
-    unsigned found = 0;
+    struct ranking r = {.want = want, .out = out};
+    unsigned i = 0;
 
     if (want == 0)
         return 0;
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t score = rendezvous_score(channel_hash, member_hashes[i]);
-        /* Nearly all of many members end here. */
-        if (score <= last && found == want)
-            continue;
-        unsigned at = found < want ? found++ : want - 1;
-        /* Only a higher score passes one already placed, so ties go to the earlier. */
-        for (; at > 0 && score > scores[at - 1]; at--) {
-            scores[at] = scores[at - 1];
-            out[at] = out[at - 1];
-        }
-        scores[at] = score;
-        out[at] = i;
-        last = scores[found - 1];
+    if (has_eights() && count >= FIRST_BY_ONE + 8) {
+        i = rank_one_by_one(&r, member_hashes, 0, FIRST_BY_ONE, channel_hash);
+        i = rank_eights(&r, member_hashes, i, count, channel_hash);
     }
-    return found;
+    rank_one_by_one(&r, member_hashes, i, count, channel_hash);
+    return r.found;
 }

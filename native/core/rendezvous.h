@@ -23,15 +23,18 @@ void rendezvous_init(struct rendezvous *, struct span label);
 uint64_t rendezvous_channel(const struct rendezvous *, struct span channel);
 uint64_t rendezvous_member(const struct rendezvous *, const struct addr *);
 
+#define RENDEZVOUS_MIX_1 UINT64_C(0xff51afd7ed558ccd)
+#define RENDEZVOUS_MIX_2 UINT64_C(0xc4ceb9fe1a85ec53)
+
 /* The finaliser of murmur3. Here because a look-up does it once a member, and little else. */
 static inline uint64_t rendezvous_score(uint64_t channel_hash, uint64_t member_hash)
 {
     uint64_t x = channel_hash ^ member_hash;
 
     x ^= x >> 33;
-    x *= UINT64_C(0xff51afd7ed558ccd);
+    x *= RENDEZVOUS_MIX_1;
     x ^= x >> 33;
-    x *= UINT64_C(0xc4ceb9fe1a85ec53);
+    x *= RENDEZVOUS_MIX_2;
     x ^= x >> 33;
     return x;
 }

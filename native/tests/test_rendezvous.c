@@ -119,13 +119,14 @@ static void ranks_are_those_of_a_full_sort(void **state)
     (void)state;
     prng_seed(&prng, 8);
     for (unsigned round = 0; round < 3000; round++) {
-        uint64_t hashes[40];
-        unsigned count = (unsigned)prng_below(&prng, 41), out[8], want = (unsigned)prng_below(&prng, 9);
-        bool taken[40] = {false};
+        uint64_t hashes[100];
+        unsigned count = (unsigned)prng_below(&prng, 101), out[8];
+        unsigned want = (unsigned)prng_below(&prng, 9), different = round % 2 ? 30 : 1000000;
+        bool taken[100] = {false};
         uint64_t h = prng_next(&prng);
 
         for (unsigned i = 0; i < count; i++)
-            hashes[i] = prng_below(&prng, 30);      /* ties are frequent */
+            hashes[i] = prng_below(&prng, different);       /* of few ones, ties are frequent */
         unsigned have = rendezvous_rank(hashes, count, h, want, out);
         assert_int_equal(have, want < count ? want : count);
         for (unsigned r = 0; r < have; r++) {
