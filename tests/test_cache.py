@@ -119,6 +119,23 @@ def test_large_bytes_are_the_loaders_own_object(cache):
     assert held is value
 
 
+def test_more_keys_than_are_found_by_their_hash(cache):
+    """Of keys asked for again 512 are; the others, and equal keys of other objects, as before."""
+    values = {f"k{n}": bytes([n % 256]) * 2048 for n in range(2000)}
+    for key, value in values.items():
+        cache.set(key, value)
+    for some in (list(values)[:64], list(values), list(values)[::-1], list(values)[:64]):
+        for _ in range(3):
+            assert all(cache.get(key) is values[key] for key in some)
+            assert all(cache.get("".join(key)) is values[key] for key in some)
+    changed = {key: value + b"!" for key, value in values.items()}
+    for key, value in changed.items():
+        cache.set(key, value)
+        assert cache.get(key) is value
+    cache.delete("k7")
+    assert cache.get("k7") is None and cache.get("k8") is changed["k8"]
+
+
 def test_objects_that_the_store_held_are_let_go(cache, peers):
     """References to drop are dropped by the next call, whoever makes it."""
 

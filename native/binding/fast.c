@@ -14,10 +14,11 @@
 #include <structmember.h>
 
 #define CHANNEL_MAX 255         /* as peerage.h says of struct peerage_ask, and Cache._channel */
-#define MEMO_SLOTS 512u         /* 16 KB, made at the first hit */
+#define MEMO_SETS 128u          /* of four each: 16 KB, made at the first hit */
+#define MEMO_WAYS 4u
 
 struct memo {
-    PyObject *key, *value;      /* a reference to the key; the value is borrowed, or NULL */
+    PyObject *key, *value;      /* a reference to the key, or NULL; the value is borrowed */
     uint64_t generation, until_ms;
 };
 
@@ -31,9 +32,24 @@ struct fast {
     bool is_async;
 };
 
-static struct memo *memo_of(const struct fast *f, PyObject *key)
+static bool is_for(const struct memo *m, PyObject *key, Py_hash_t hash)
 {
-    return &f->memos[(size_t)PyObject_Hash(key) % MEMO_SLOTS];
+    return m->key == key || (m->key && PyObject_Hash(m->key) == hash &&
+                             PyUnicode_Compare(m->key, key) == 0);
+}
+
+/* The memo of the key; NULL: there is none. */
+static struct memo *memo_of(struct memo *set, PyObject *key, Py_hash_t hash)
+{
+    for (unsigned way = 0; way < MEMO_WAYS; way++)
+        if (is_for(&set[way], key, hash))
+            return &set[way];
+    return NULL;
+}
+
+static struct memo *set_of(const struct fast *f, Py_hash_t hash)
+{
+    return &f->memos[(size_t)hash % MEMO_SETS * MEMO_WAYS];
 }
 
 /* The value, borrowed, or NULL. */
@@ -41,23 +57,30 @@ static PyObject *recall(const struct fast *f, peerage *p, PyObject *key)
 {
     if (!f->memos || !PyUnicode_CheckExact(key))
         return NULL;
-    const struct memo *m = memo_of(f, key);
-    if (!m->value || (m->key != key && PyUnicode_Compare(m->key, key) != 0))
-        return NULL;
-    return peerage_hit_again(p, m->generation, m->until_ms) ? m->value : NULL;
+    Py_hash_t hash = PyObject_Hash(key);
+    const struct memo *m = memo_of(set_of(f, hash), key, hash);
+    return m && peerage_hit_again(p, m->generation, m->until_ms) ? m->value : NULL;
 }
 
 static void remember(struct fast *f, PyObject *key, const struct peerage_answer *a)
 {
     if (a->value_type != PEERAGE_BYTES || !a->foreign || !PyUnicode_CheckExact(key))
         return;
-    if (!f->memos && !(f->memos = PyMem_Calloc(MEMO_SLOTS, sizeof *f->memos)))
+    if (!f->memos && !(f->memos = PyMem_Calloc(MEMO_SETS * MEMO_WAYS, sizeof *f->memos)))
         return;                 /* only slower */
-    struct memo *m = memo_of(f, key);
+    Py_hash_t hash = PyObject_Hash(key);
+    struct memo *set = set_of(f, hash), *m = memo_of(set, key, hash);
+    PyObject *left = NULL;
+    if (!m) {                   /* the one that came first makes room */
+        left = set[MEMO_WAYS - 1].key;
+        memmove(set + 1, set, (MEMO_WAYS - 1) * sizeof *set);
+        m = set;
+        m->key = Py_NewRef(key);
+    }
     m->value = (PyObject *)a->foreign;
     m->generation = a->generation;
     m->until_ms = a->until_ms;
-    Py_XSETREF(m->key, Py_NewRef(key));
+    Py_XDECREF(left);
 }
 
 /* Bytes that are a subclass are a Key, canonical as they are. False: the slow path words
@@ -249,7 +272,7 @@ static void dealloc(struct fast *f)
     PyObject_GC_UnTrack(f);
     asker_free(&f->asker);
     Py_XDECREF(f->prefix);
-    for (size_t i = 0; f->memos && i < MEMO_SLOTS; i++)
+    for (size_t i = 0; f->memos && i < MEMO_SETS * MEMO_WAYS; i++)
         Py_XDECREF(f->memos[i].key);
     PyMem_Free(f->memos);
     type->tp_free(f);
