@@ -311,20 +311,25 @@ def test_every_loop_is_asked_by_its_own_port(cache, peers):
     gc.collect()
 
 
+def a_child_asks_anew(cache):
+    """A fork's, from within a running loop: nothing of its parent's is there."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            asyncio._set_running_loop(None)
+            assert asyncio.run(cache.aget("k", 5)) == 5
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 def test_a_forks_child_asks_anew(cache):
     async def main():
         await with_a_port(cache)
         cache.set("k", "parent's")
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                asyncio._set_running_loop(None)
-                assert asyncio.run(cache.aget("k", 5)) == 5
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        a_child_asks_anew(cache)
         assert await cache.aget("k") == "parent's"
 
     asyncio.run(main())

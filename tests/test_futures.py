@@ -4,11 +4,10 @@ with a future of asyncio's. (The questions themselves: test_asking.py)"""
 import asyncio
 import contextvars
 import gc
-import os
 import weakref
 
 import pytest
-from test_asking import Loading, waiting, with_a_port
+from test_asking import Loading, a_child_asks_anew, waiting, with_a_port
 
 from peerage._native import Future
 
@@ -206,16 +205,7 @@ def test_one_that_forks_where_its_answer_came(cache):
     async def asks(n):
         value = await cache.aget("k")
         if n == 1:
-            pid = os.fork()
-            if pid == 0:
-                status = 1
-                try:
-                    asyncio._set_running_loop(None)
-                    assert asyncio.run(cache.aget("k", 5)) == 5
-                    status = 0
-                finally:
-                    os._exit(status)
-            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            a_child_asks_anew(cache)
         return value
 
     async def main():

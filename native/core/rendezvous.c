@@ -74,15 +74,14 @@ static void place(struct ranking *r, unsigned i, uint64_t score)
     r->last = r->scores[r->found - 1];
 }
 
-static unsigned rank_one_by_one(struct ranking *r, const uint64_t *member_hashes, unsigned i,
-                                unsigned count, uint64_t channel_hash)
+static void rank_one_by_one(struct ranking *r, const uint64_t *member_hashes, unsigned i,
+                            unsigned count, uint64_t channel_hash)
 {
     for (; i < count; i++) {
         uint64_t score = rendezvous_score(channel_hash, member_hashes[i]);
         if (score > r->last || r->found < r->want)      /* few of many */
             place(r, i, score);
     }
-    return i;
 }
 
 #ifdef HAS_AVX2_CODE
@@ -122,23 +121,6 @@ static unsigned rank_eights(struct ranking *r, const uint64_t *member_hashes, un
     }
     return i;
 }
-
-static bool has_eights(void)
-{
-    return __builtin_cpu_supports("avx2");
-}
-#else
-static unsigned rank_eights(struct ranking *r, const uint64_t *member_hashes, unsigned i,
-                            unsigned count, uint64_t channel_hash)
-{
-    (void)r, (void)member_hashes, (void)count, (void)channel_hash;
-    return i;
-}
-
-static bool has_eights(void)
-{
-    return false;
-}
 #endif
 
 unsigned rendezvous_rank(const uint64_t *member_hashes, unsigned count, uint64_t channel_hash,
@@ -149,10 +131,12 @@ unsigned rendezvous_rank(const uint64_t *member_hashes, unsigned count, uint64_t
 
     if (want == 0)
         return 0;
-    if (has_eights() && count >= FIRST_BY_ONE + 8) {
-        i = rank_one_by_one(&r, member_hashes, 0, FIRST_BY_ONE, channel_hash);
-        i = rank_eights(&r, member_hashes, i, count, channel_hash);
+#ifdef HAS_AVX2_CODE
+    if (count >= FIRST_BY_ONE + 8 && __builtin_cpu_supports("avx2")) {
+        rank_one_by_one(&r, member_hashes, 0, FIRST_BY_ONE, channel_hash);
+        i = rank_eights(&r, member_hashes, FIRST_BY_ONE, count, channel_hash);
     }
+#endif
     rank_one_by_one(&r, member_hashes, i, count, channel_hash);
     return r.found;
 }
