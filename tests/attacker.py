@@ -112,7 +112,7 @@ def fields_of(message, digest=b""):
 def message_of(fields):
     """The names a test looks at."""
     flags, value_type, chain, channel, loader, _, key = struct.unpack(">BBBBBBH", fields[:8])
-    at = 40 + 8 * chain
+    at = 36 + 8 * chain
     return {"flags": flags, "value_type": value_type, "key": fields[at : at + key],
             "channel": fields[at + key : at + key + channel]}  # fmt: skip
 

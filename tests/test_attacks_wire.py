@@ -4,15 +4,16 @@ secret it achieves nothing; with it, frames that break a rule are dropped all th
 each attack the victim still serves, holds what it held before, and has counted what it
 dropped (attack_fleet.Attacked.unharmed)."""
 
+import itertools
 import struct
 import time
 
 import pytest
 from attack_fleet import Attacked, Datagrams
 from attacker import (
-    AEAD, ASK, BUSY, CANCEL, DELETE, DROP, FAILED, FRAME_MAX, HEAD_MAX, HELLO, HMAC, JOIN, KEY_MAX,
-    LOST, MISS, PEEK, PUSH, TABLE, TAG, UNSUPPORTED, VALUE, WELCOME, Client, Rogue, fields_of,
-    gossip, random_id, update,
+    ACCEPTED, AEAD, ASK, BUSY, CANCEL, DELETE, DONE, DROP, FAILED, FRAME_MAX, HEAD_MAX, HELLO, HMAC,
+    JOIN, KEY_MAX, LOST, MISS, PEEK, PERMIT, PUSH, TABLE, TAG, UNSUPPORTED, VALUE, WELCOME, Client,
+    Rogue, fields_of, gossip, random_id, update,
 )  # fmt: skip
 from workers import Failed, until
 
@@ -407,6 +408,120 @@ def test_a_delete_that_verifies_is_believed_and_bounded(fleet):
             if n % 100 == 99:
                 for _ in range(100):
                     c.receive()
+
+
+# -- many at once -----------------------------------------------------------------------------------
+
+
+def heads(client, count):
+    """(kind, request id, bytes of the value) of so many frames, not opened: in Python the cipher is
+    too slow for large ones."""
+    client.sock.settimeout(10)
+    for _ in range(count):
+        fixed = client.exactly(80)
+        kind, head_bytes, value_bytes = fixed[4], *struct.unpack(">HI", fixed[6:12])
+        client.exactly(head_bytes - 80 + value_bytes)
+        yield kind, struct.unpack(">Q", fixed[72:80])[0], value_bytes
+
+
+def test_a_burst_of_every_sort_is_taken_in_its_order(fleet):
+    """W11. What comes with one read is opened before it is answered, and questions are looked up side
+    by side; the answers are those of frames that come one by one. HELLO is the first of them."""
+    small, large, gone = fleet.key(), fleet.key(), fleet.key()
+    made = {small: 0, large: 3000, gone: 0}
+    for key, size in made.items():
+        fleet.victim("lookup", "value", key, size)
+    names = {key: fleet.victim("key_of", key, size) for key, size in made.items()}
+    lacked = fleet.key()
+    before = [(ASK, small, VALUE), (ASK, large, VALUE), (PEEK, "nobody-has-it", MISS),
+              (77, "", UNSUPPORTED), (ASK, gone, VALUE), (PEEK, large, VALUE)]  # fmt: skip
+    after = [(ASK, small, VALUE), (PEEK, gone, MISS), (ASK, large, VALUE)]
+    loads = [(ASK, lacked, PERMIT), (ASK, small, VALUE)]
+    sent = [(HELLO, "", WELCOME), *before * 5, (DROP, gone, DONE), *after * 10, *loads]
+    with fleet.unharmed(frames_in=len(sent), drops=1), fleet.client() as c:
+        c.sock.sendall(b"".join(
+            c.frame(kind, {"key": names.get(key, key), "budget_ms": 200, "delete_id": kind == DROP,
+                           "flags": 2}, request_id=n)
+            for n, (kind, key, _) in enumerate(sent, 1)
+        ))  # fmt: skip
+        for n, (_, key, expected) in enumerate(sent, 1):
+            answer = c.receive()
+            assert (answer.request_id, answer.kind) == (n, expected), (n, key)
+            if expected == VALUE:
+                assert answer.value.startswith(key.encode())
+                assert (len(answer.value) > 3000) == (key == large)
+
+
+def test_a_question_joins_one_of_its_burst(fleet):
+    """W11. Two that could load, and the first one's cancel, in one read: the second waited for the
+    first, and is told to ask again."""
+    with fleet.unharmed(permits_granted=1), fleet.client() as c:
+        c.hello()
+        lacked = {"key": fleet.key(), "budget_ms": 500, "flags": 2}
+        c.sock.sendall(b"".join(
+            c.frame(kind, lacked, request_id=n) for kind, n in ((ASK, 2), (ASK, 3), (CANCEL, 2))
+        ))  # fmt: skip
+        got = [c.receive() for _ in range(3)]
+        assert [(f.kind, f.request_id) for f in got] == [(PERMIT, 2), (ACCEPTED, 3), (LOST, 3)]
+
+
+def test_a_burst_whose_answers_are_too_much_waits_for_its_reader(fleet):
+    """W11. 40 MB of answers to questions of one read: 4 MiB and one answer wait to be read, besides
+    what the system takes, and the frames behind them until they are. Who goes instead leaves
+    nothing behind."""
+    key, size = fleet.key(), 2_500_000
+    fleet.victim("sized", key, size)
+    name = fleet.victim("raw_key", key)
+    with fleet.unharmed(mib=48):
+        for kinds, reads in ((ASK,), True), ((ASK, ASK, DROP), True), ((ASK, ASK, PUSH), False):
+            with fleet.client() as c:
+                c.hello()
+                before = fleet.victim("stats")["frames_in"]
+                c.sock.sendall(b"".join(
+                    c.frame(kind, {"key": name if kind == ASK else "nobody-has-it",
+                                   "budget_ms": 200, "delete_id": kind == DROP, "ttl_ms": 1},
+                            bytes(100) if kind == PUSH else b"", request_id=n)
+                    for n, kind in enumerate(itertools.islice(itertools.cycle(kinds), 16), 2)
+                ))  # fmt: skip
+                time.sleep(0.5)
+                assert fleet.victim("stats")["frames_in"] - before < 14, "it did not wait"
+                if reads:
+                    found = list(heads(c, 16))
+                    assert [n for _, n, _ in found] == list(range(2, 18))
+                    whole = size + (TAG[AEAD] if fleet.mode == AEAD else 0)
+                    assert {(kind, length) for kind, _, length in found} == {
+                        (VALUE, whole) if kind == ASK else (DONE, 0) for kind in kinds
+                    }
+    assert fleet.victim("forget", key)
+
+
+@pytest.mark.parametrize("size", [100, 2_500_000], ids=["small", "large"])
+@pytest.mark.parametrize("bad", ["head", "value"])
+def test_a_burst_with_a_forged_frame_in_it(fleet, bad, size):
+    """W11, W6. What verified before it is taken, also where it had to wait; nothing behind it is, and
+    the connection is closed."""
+    key = fleet.key()
+    fleet.victim("sized", key, size)
+    name = fleet.victim("raw_key", key)
+    counter = {"head": "refused_tag", "value": "refused_value"}[bad]
+    for count in (1, 2, 7, 16, 17):
+        with fleet.unharmed(mib=48, **{counter: 1, "frames_in": count}), fleet.client() as c:
+            c.hello()
+            frames_in = fleet.victim("stats")["frames_in"]
+            good = [c.frame(ASK, {"key": name, "budget_ms": 200}, request_id=n) for n in range(count)]
+            forged = (c.frame(ASK, {"key": name}, request_id=98) if bad == "head" else
+                      c.frame(PUSH, {"key": "pushed", "ttl_ms": 1000}, b"value", request_id=98))  # fmt: skip
+            behind = [c.frame(ASK, {"key": name}, request_id=99) for _ in range(8)]
+            c.sock.sendall(b"".join(good) + forged[:-1] + bytes([forged[-1] ^ 1]) + b"".join(behind))
+            answered = []
+            with pytest.raises(EOFError):
+                for kind, n, _ in heads(c, count + 8):
+                    answered.append(n)
+                    assert kind == VALUE
+            assert answered == list(range(len(answered))) and len(answered) <= count
+            others = 2              # the honest node may say something meanwhile
+            assert count <= fleet.victim("stats")["frames_in"] - frames_in <= count + others
+    assert fleet.victim("forget", key)
 
 
 # -- an answer's worth ------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
  * eviction gets beside an exact LRU of the same room.
  *
  *     make bench                          all of it, about a minute
- *     build/bench/bench_store grow        one of: hit memory grow ratio
+ *     build/bench/bench_store grow        one of: hit burst memory grow ratio
  *
  * One line a row: name, value, unit. Hits and puts are wall time, so an idle machine is
  * assumed; the slowest puts are counted in the time of the processor.
@@ -105,6 +105,51 @@ static double hit_ns(struct store *s, uint64_t entries, uint64_t times)
     if (hits != times || sink == 0)
         exit(1);
     return (double)(all > bare ? all - bare : 0) / (double)times;
+}
+
+/* The same for so many keys after each other that are known before, their values read. */
+static double burst_hit_ns(struct store *s, uint64_t entries, uint64_t times, bool prefetch)
+{
+    static uint8_t keys[STORE_PREFETCH_MAX][KEY_BYTES];
+    struct span spans[STORE_PREFETCH_MAX];
+    struct store_hit hit;
+    struct prng p;
+    uint64_t spent = 0, hits = 0, sink = 0;
+
+    prng_seed(&p, 8);
+    for (uint64_t i = 0; i < times; i += STORE_PREFETCH_MAX) {
+        for (unsigned k = 0; k < STORE_PREFETCH_MAX; k++)
+            spans[k] = key_of(keys[k], prng_below(&p, entries));
+        uint64_t start = now_ns();
+        if (prefetch)
+            store_prefetch(s, spans, STORE_PREFETCH_MAX);
+        for (unsigned k = 0; k < STORE_PREFETCH_MAX; k++) {
+            hits += store_get(s, spans[k], 2, false, &hit);
+            for (size_t at = 0; at < hit.bytes.bytes; at += 64)
+                sink += hit.bytes.at[at];
+        }
+        spent += now_ns() - start;
+    }
+    if (hits < times || sink == 1)
+        exit(1);
+    return (double)spent / (double)hits;
+}
+
+static void measure_bursts(void)
+{
+    static const uint8_t small[100], large[2048];
+    const struct span values[] = {{small, sizeof small}, {large, sizeof large}};
+
+    for (unsigned v = 0; v < 2; v++) {
+        struct store *s = filled(100000, values[v]);
+        char name[64];
+        for (unsigned prefetch = 0; prefetch < 2; prefetch++) {
+            snprintf(name, sizeof name, "%zu B: hit of %u%s", values[v].bytes, STORE_PREFETCH_MAX,
+                     prefetch ? ", prefetched" : "");
+            row(name, burst_hit_ns(s, 100000, 3000000, prefetch), "ns");
+        }
+        store_free(s);
+    }
 }
 
 static double median3(double a, double b, double c)
@@ -409,7 +454,7 @@ int main(int argc, char **argv)
         const char *name;
         void (*measure)(void);
     } parts[] = {
-        {"hit", measure_hits}, {"memory", measure_memory},
+        {"hit", measure_hits}, {"burst", measure_bursts}, {"memory", measure_memory},
         {"grow", measure_growth}, {"ratio", measure_ratio},
     };
     unsigned done = 0;
@@ -421,7 +466,7 @@ int main(int argc, char **argv)
         done++;
     }
     if (done == 0) {
-        fprintf(stderr, "usage: bench_store [hit|memory|grow|ratio]\n");
+        fprintf(stderr, "usage: bench_store [hit|burst|memory|grow|ratio]\n");
         return 2;
     }
     return 0;

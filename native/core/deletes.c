@@ -180,3 +180,9 @@ size_t deletes_count(const struct deletes *d)
 {
     return d->count;
 }
+
+void deletes_prefetch(const struct deletes *d, struct span name, uint64_t now_ms)
+{
+    if (d->count && now_ms < d->last_until_ms)
+        __builtin_prefetch(&d->slots[hash(d, name) & d->mask]);
+}

@@ -22,6 +22,8 @@ bool deletes_put(struct deletes *, struct span name, uint64_t id, uint64_t now_m
                  uint64_t until_ms);
 uint64_t deletes_get(const struct deletes *, struct span name, uint64_t now_ms);   /* 0: none */
 uint64_t deletes_until_ms(const struct deletes *, struct span name, uint64_t now_ms);  /* 0: none */
+/* It will be looked for in a moment: have its slot come from memory. */
+void deletes_prefetch(const struct deletes *, struct span name, uint64_t now_ms);
 bool deletes_full(struct deletes *, uint64_t now_ms);
 size_t deletes_count(const struct deletes *);
 

@@ -3,6 +3,8 @@
 
 #include "err.h"
 
+#define FIXED_BYTES 36u         /* up to the delete id */
+
 const char *message_kind_text(uint8_t kind)
 {
     switch (kind) {
@@ -21,19 +23,25 @@ int message_encode(const struct message *m, bool with_digest, struct writer *w)
         m->loader.bytes > LOADER_BYTES_MAX || m->chain_count > CHAIN_MAX)
         return ERR_TOO_BIG;
 
-    put_u8(w, m->flags);
-    put_u8(w, m->value_type);
-    put_u8(w, m->chain_count);
-    put_u8(w, (uint8_t)m->channel.bytes);
-    put_u8(w, (uint8_t)m->loader.bytes);
-    put_u8(w, 0);
-    put_u16(w, (uint16_t)m->key.bytes);
-    put_u32(w, m->budget_ms);
-    put_u32(w, m->load_timeout_ms);
-    put_u32(w, m->ttl_ms);
-    put_u32(w, m->stale_ms);
-    put_u32(w, m->age_ms);
-    put_u64(w, m->delete_id);
+    /* A writer of a known length asks for room once, when it is compiled. */
+    uint8_t *fixed = wire_put(w, FIXED_BYTES);
+    if (!fixed)
+        return ERR_TOO_BIG;
+    struct writer f = writer_of(fixed, FIXED_BYTES);
+    put_u8(&f, m->flags);
+    put_u8(&f, m->value_type);
+    put_u8(&f, m->chain_count);
+    put_u8(&f, (uint8_t)m->channel.bytes);
+    put_u8(&f, (uint8_t)m->loader.bytes);
+    put_u8(&f, 0);
+    put_u16(&f, (uint16_t)m->key.bytes);
+    put_u32(&f, m->budget_ms);
+    put_u32(&f, m->load_timeout_ms);
+    put_u32(&f, m->ttl_ms);
+    put_u32(&f, m->stale_ms);
+    put_u32(&f, m->age_ms);
+    put_u64(&f, m->delete_id);
+    assert(!f.failed && f.at == f.end);
     for (unsigned i = 0; i < m->chain_count; i++)
         put_u64(w, m->chain[i]);
     put_span(w, m->key);
@@ -47,20 +55,24 @@ int message_encode(const struct message *m, bool with_digest, struct writer *w)
 bool message_decode(struct span fields, bool newer, bool with_digest, struct message *out)
 {
     struct reader r = reader_of(fields);
+    const uint8_t *fixed = wire_take(&r, FIXED_BYTES);
 
-    out->flags = take_u8(&r);
-    out->value_type = take_u8(&r);
-    out->chain_count = take_u8(&r);
-    size_t channel_bytes = take_u8(&r);
-    size_t loader_bytes = take_u8(&r);
-    uint8_t reserved = take_u8(&r);
-    size_t key_bytes = take_u16(&r);
-    out->budget_ms = take_u32(&r);
-    out->load_timeout_ms = take_u32(&r);
-    out->ttl_ms = take_u32(&r);
-    out->stale_ms = take_u32(&r);
-    out->age_ms = take_u32(&r);
-    out->delete_id = take_u64(&r);
+    if (!fixed)
+        return false;
+    struct reader f = reader_of(span_of(fixed, FIXED_BYTES));
+    out->flags = take_u8(&f);
+    out->value_type = take_u8(&f);
+    out->chain_count = take_u8(&f);
+    size_t channel_bytes = take_u8(&f);
+    size_t loader_bytes = take_u8(&f);
+    uint8_t reserved = take_u8(&f);
+    size_t key_bytes = take_u16(&f);
+    out->budget_ms = take_u32(&f);
+    out->load_timeout_ms = take_u32(&f);
+    out->ttl_ms = take_u32(&f);
+    out->stale_ms = take_u32(&f);
+    out->age_ms = take_u32(&f);
+    out->delete_id = take_u64(&f);
     if (out->chain_count > CHAIN_MAX || key_bytes > KEY_BYTES_MAX ||
         out->value_type >= VALUE_TYPE_COUNT)
         return false;

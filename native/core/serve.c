@@ -559,6 +559,13 @@ void serve_answered_load(struct serve *s, uint64_t load_id, enum query_step step
 
 /* A peer's question. */
 
+void serve_prefetch(struct serve *s, const struct span *keys, unsigned count, uint64_t now_ms)
+{
+    for (unsigned i = 0; i < count; i++)
+        deletes_prefetch(s->deletes, keys[i], now_ms);
+    store_prefetch(s->store, keys, count);
+}
+
 static struct list *remote_bucket(struct serve *s, uint64_t conn_id)
 {
     return &s->remote[conn_id % REMOTE_BUCKETS];

@@ -149,6 +149,8 @@ bool serve_tier_load(struct serve *, uint64_t load_id, uint64_t now_ms, struct e
 
 /* A peer's question, and other frames from connections. */
 
+/* Peers' questions for these keys come in a moment (see store_prefetch, which has the bounds). */
+void serve_prefetch(struct serve *, const struct span *keys, unsigned count, uint64_t now_ms);
 /* A frame from conn_id. ASK, PEEK, CANCEL, LOADED, RAISED, RETURNED, PUSH, DROP; others
  * return false. The value, if any, is borrowed. Answers appear as effects. */
 bool serve_frame(struct serve *, uint64_t conn_id, const struct message *, struct blob *value,

@@ -21,7 +21,8 @@
  *     crosses a million hot entries would be a pause.
  *
  * A hit reads two lines that are not in the processor's cache: one of the table (see
- * store_table.h) and the entry. Names are hashed under a random key (see siphash.h).
+ * store_table.h) and the entry; who goes on to its blob and that one's bytes, two more. Names
+ * are hashed under a random key (see siphash.h).
  */
 #include "store.h"
 
@@ -43,6 +44,7 @@
 #define SETTLE_STEPS_MAX 4u
 #define RESERVE_STEP_BYTES 1024u
 #define REMOVALS_MAX 1024u      /* of one call: the lock is short */
+#define PREFETCH_BYTES_MAX 1024u    /* of a blob: the processor sees by then where it goes on */
 #define MALLOC_BYTES 8u         /* what the heap adds to a block, before rounding to 16 */
 
 struct entry {
@@ -595,6 +597,53 @@ bool store_get(struct store *s, struct span key, uint64_t now_ms, bool stale_too
         sketch_add(&s->sketch, e->hash);
     }
     return true;
+}
+
+static inline void prefetch(const void *at, size_t bytes)
+{
+    const uint8_t *begin = at;
+
+    for (size_t i = 0; i < bytes; i += CACHE_LINE)
+        __builtin_prefetch(begin + i);
+    if (bytes)
+        __builtin_prefetch(begin + bytes - 1);
+}
+
+/* In step, so that nothing waits for the line before it: bucket, entry, blob, value. What hangs
+ * on a further bucket, or behind another item of its tag, has no head start. */
+unsigned store_prefetch(const struct store *s, const struct span *keys, unsigned count)
+{
+    const struct table_bucket *buckets[STORE_PREFETCH_MAX];
+    const struct entry *entries[STORE_PREFETCH_MAX];
+    uint8_t tags[STORE_PREFETCH_MAX];
+    unsigned found = 0;
+
+    assert(count <= STORE_PREFETCH_MAX);
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t hash = siphash_span(&s->hash_key, keys[i]);
+        tags[i] = table_tag(hash);
+        buckets[i] = table_bucket_at(&s->keys, table_home(&s->keys, (uint32_t)hash));
+        prefetch(buckets[i], sizeof *buckets[i]);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t match = table_match(buckets[i], tags[i]);
+        if (!match)
+            continue;
+        entries[found] = buckets[i]->slots[__builtin_ctzll(match) / 8].item;
+        prefetch(entries[found++], sizeof *entries[0] + sizeof(struct blob *) + keys[i].bytes);
+    }
+    for (unsigned i = 0; i < found; i++) {
+        const struct entry *e = entries[i];
+        if (e->has_blob)
+            prefetch(blob_of(e), sizeof(struct blob));
+        else
+            prefetch(key_at(e) + e->key_bytes, e->value_bytes);
+    }
+    for (unsigned i = 0; i < found; i++) {
+        struct span value = blob_span(blob_of(entries[i]));
+        prefetch(value.at, min_size(value.bytes, PREFETCH_BYTES_MAX));
+    }
+    return found;
 }
 
 uint64_t store_generation(const struct store *s)

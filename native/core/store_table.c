@@ -3,7 +3,6 @@
 
 #include "mem.h"
 
-#define CACHE_LINE 64u
 /* More items per bucket than this: one is split. Buckets not yet split in a round hold up
  * to twice as many as the others; measured over a round, 4 to 7 cost about the same bytes
  * per item, and with 5 most look-ups still end in their first line. */

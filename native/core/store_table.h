@@ -21,6 +21,7 @@
 #include "base.h"
 #include "siphash.h"
 
+#define CACHE_LINE 64u          /* of x86 and most of ARM; elsewhere slower, not wrong */
 #define TABLE_SLOTS 7u
 #define TABLE_FIRST_BITS 3u     /* the first segment has 8 buckets; nothing smaller exists */
 #define TABLE_FIRST_BUCKETS (1u << TABLE_FIRST_BITS)

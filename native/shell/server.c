@@ -7,6 +7,7 @@
 #include "core/limits.h"
 #include "core/mem.h"
 #include "core/node_tally.h"
+#include "shell/burst.h"
 #include "shell/clock.h"
 #include "shell/fork.h"
 #include "shell/loop.h"
@@ -38,7 +39,9 @@ struct inbound {
     struct pace reading, writing;
     bool proven;
     bool emptied;                   /* nothing waited to be written, since the last sweep */
-    bool held;                      /* there may be frames in the buffer that had to wait */
+    bool held;                      /* there may be frames that had to wait: nothing is read until
+                                       they are taken */
+    struct burst *kept;             /* of these, what was opened already; NULL: nothing */
     bool dead;                      /* to be closed by server_flush */
 };
 
@@ -69,6 +72,8 @@ static void close_one(struct inbound *i)
         node_closed(p->node, i->id, t.now_ms, &t.effects);
         turn_end(p, &t);
     }
+    burst_deinit(i->kept);
+    mem_free(i->kept);
     stream_free(i->c);
     mem_free(i);
 }
@@ -174,7 +179,6 @@ static void take_frame(struct inbound *i, const struct message *m, struct blob *
     struct peerage *p = loop->peerage;
     struct turn t;
 
-    count(&p->counters.frames_in);
     if (m->kind == MESSAGE_HELLO) {
         welcome(i, m->request_id);
     } else if (!i->proven) {
@@ -202,31 +206,88 @@ static void take_frame(struct inbound *i, const struct message *m, struct blob *
     }
 }
 
+/* The questions at the burst's front, in one turn, until their answers are too much. False: none
+ * stands there. */
+static bool take_questions(struct inbound *i, struct burst *b)
+{
+    struct peerage *p = i->loop->peerage;
+    struct span keys[BURST_MAX];
+    unsigned questions = burst_questions(b, keys);
+    size_t seen = 0, bytes = i->c->queued_bytes;
+    struct turn t;
+
+    if (!questions)
+        return false;
+    turn_begin_loop(p, i->loop, &t);
+    if (questions > 1)      /* for a single one there is nothing to do meanwhile */
+        serve_prefetch(node_serve(p->node), keys, questions, t.now_ms);
+    for (; questions && bytes < PAUSE_BYTES; questions--) {
+        node_frame(p->node, i->id, &b->at[b->next++].message, NULL, t.now_ms, &t.effects);
+        for (; seen < t.effects.count; seen++)      /* or a little less: some are for others */
+            bytes += blob_span(t.effects.at[seen].value).bytes;
+    }
+    turn_end(p, &t);
+    return true;
+}
+
+static void take_next(struct inbound *i, struct burst *b)
+{
+    unsigned before = b->next;
+
+    if (!i->proven || !take_questions(i, b)) {
+        struct opened *o = &b->at[b->next++];
+        take_frame(i, &o->message, o->value);
+        blob_unref(o->value);
+    }
+    atomic_fetch_add_explicit(&i->loop->peerage->counters.frames_in, b->next - before,
+                              memory_order_relaxed);
+}
+
 /* Everything complete in the buffer, until too much waits to be written: then a peer has to
  * read its answers first. False: close it. */
-static bool take_complete(struct inbound *i, uint64_t wall_ms)
+static bool take_burst(struct inbound *i, struct burst *b, uint64_t wall_ms)
 {
-    struct message m;
-    struct blob *value;
-
     while (!i->dead) {
         i->held = is_paused(i);
         if (i->held)
             return true;
-        switch (stream_next(i->c, wall_ms, &m, &value)) {
-        case STREAM_FRAME:
-            take_frame(i, &m, value);
-            blob_unref(value);
-            break;
-        case STREAM_BAD:
+        if (burst_is_taken(b) && b->end == STREAM_FRAME)
+            burst_open(b, i->c, wall_ms);
+        if (!burst_is_taken(b)) {
+            take_next(i, b);
+        } else if (b->end == STREAM_BAD) {
             udp_refused(i->loop, &i->c->peer, i->c->verdict, "a frame from");
             return false;
-        case STREAM_CHALLENGED:    /* a client's state */
-        case STREAM_MORE:
+        } else {
             return true;
         }
     }
     return false;
+}
+
+/* The same, of what was kept first, and what has to wait is kept. */
+static bool take_complete(struct inbound *i, uint64_t wall_ms)
+{
+    struct burst fresh, *b = i->kept ? i->kept : &fresh;
+
+    if (b == &fresh)
+        burst_init(b);
+    if (!burst_is_taken(b) && !burst_is_timely(b, wall_ms)) {
+        udp_refused(i->loop, &i->c->peer, VERDICT_CLOCK, "a frame from");
+        return false;
+    }
+    bool open = take_burst(i, b, wall_ms);
+    /* Past a value that does not verify stream_next would take what follows: so a bad frame is
+     * remembered, too, until it is its turn. */
+    bool waits = open && (!burst_is_taken(b) || b->end == STREAM_BAD);
+    if (waits && !i->kept)
+        return (i->kept = burst_keep(b)) != NULL;
+    if (!waits) {
+        burst_deinit(b);
+        mem_free(i->kept);
+        i->kept = NULL;
+    }
+    return open;
 }
 
 static bool take_frames(struct inbound *i)
@@ -282,7 +343,8 @@ static void ready(struct ev_loop *ev, ev_io *io, int events)
 
     (void)ev;
     if (events & EV_READ) {
-        for (int n = 0; open && !is_paused(i) && n < FILLS_A_TURN; n++) {
+        for (int n = 0; open && !i->held && !is_paused(i) && n < FILLS_A_TURN; n++) {
+            assert(!i->kept);       /* its frames lie in the buffer */
             int filled = stream_fill(i->c);
             open = take_frames(i);
             if (open && filled < 0 && stream_is_within(i->c))

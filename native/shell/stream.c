@@ -210,10 +210,10 @@ static enum stream_next take_challenge(struct stream *c)
 }
 
 /* STREAM_FRAME when the frame carries no value and is complete by that. */
-static enum stream_next take_head(struct stream *c, uint64_t wall_ms)
+static enum stream_next take_head(struct stream *c, uint64_t wall_ms, struct message *m)
 {
     size_t head_bytes, wire_bytes, have = c->in_end - c->in_at;
-    enum verdict v = link_open(&c->link, c->in + c->in_at, have, wall_ms, &c->message, &head_bytes,
+    enum verdict v = link_open(&c->link, c->in + c->in_at, have, wall_ms, m, &head_bytes,
                                &wire_bytes);
 
     if (v == VERDICT_MORE)
@@ -226,6 +226,7 @@ static enum stream_next take_head(struct stream *c, uint64_t wall_ms)
     c->value = blob_new(wire_bytes);
     if (!c->value)
         return bad(c, VERDICT_OK);
+    c->message = *m;
     c->value_wire_bytes = wire_bytes;
     c->value_at = min_size(have - head_bytes, wire_bytes);
     memcpy(blob_fill(c->value), c->in + c->in_at, c->value_at);
@@ -287,15 +288,16 @@ enum stream_next stream_next(struct stream *c, uint64_t wall_ms, struct message 
     if (c->reading == STREAM_CHALLENGE)
         return take_challenge(c);
     if (c->reading == STREAM_HEAD)
-        next = take_head(c, wall_ms);
-    if (c->reading == STREAM_VALUE)
+        next = take_head(c, wall_ms, m);
+    if (c->reading == STREAM_VALUE) {
         next = take_value(c);
+        *m = c->message;
+    }
     if (next != STREAM_FRAME)
         return next;
-    if (!c->value && carries_value(&c->message) && !(c->value = blob_new(0)))
+    if (!c->value && carries_value(m) && !(c->value = blob_new(0)))
         return bad(c, VERDICT_OK);
     c->frames_in++;
-    *m = c->message;
     *value = c->value;
     c->value = NULL;
     return STREAM_FRAME;

@@ -31,7 +31,7 @@ struct stream {
     /* reading: in[in_at..in_end) has not been consumed */
     uint8_t *in;
     size_t in_at, in_end;
-    struct message message;         /* STREAM_VALUE: its spans lie in `in`, before in_at */
+    struct message message;         /* STREAM_VALUE, the value's: its spans lie in `in`, before in_at */
     struct blob *value;             /* STREAM_VALUE: being filled */
     size_t value_at, value_wire_bytes;
     size_t verify_above;            /* larger values are left to stream_verify; SIZE_MAX: none */
@@ -63,8 +63,8 @@ enum stream_next {
     STREAM_BAD,         /* does not verify, malformed or out of memory: close it (W6) */
 };
 
-/* The next complete frame. m's spans are valid until the next stream_next or stream_fill;
- * *value is a reference, the caller's (NULL: the kind carries none). */
+/* The next complete frame. m's spans are valid until the next stream_fill; *value is a
+ * reference, the caller's (NULL: the kind carries none). Not after STREAM_BAD. */
 enum stream_next stream_next(struct stream *, uint64_t wall_ms, struct message *m,
                              struct blob **value);
 

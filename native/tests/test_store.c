@@ -703,6 +703,44 @@ static void the_generation_changes_with_whatever_makes_a_hit_another(void **stat
     store_free(s);
 }
 
+/* Only memory is touched sooner: nothing is found, marked or counted, whatever the keys are. */
+static void to_prefetch_keys_changes_nothing(void **state)
+{
+    static uint8_t large[2 * STORE_INLINE_BYTES_MAX] = {9};
+    struct store *s = store_new(ROOMY, shelf_hash_key);
+    struct span keys[STORE_PREFETCH_MAX];
+    char names[STORE_PREFETCH_MAX][16];
+
+    (void)state;
+    for (unsigned i = 0; i < STORE_PREFETCH_MAX; i++) {
+        snprintf(names[i], sizeof names[i], "key %u", i);
+        keys[i] = span_text(names[i]);
+    }
+    keys[1] = SPAN_NONE;
+    assert_int_equal(store_prefetch(s, keys, STORE_PREFETCH_MAX), 0);
+    assert_int_equal(store_prefetch(s, keys, 0), 0);
+    for (unsigned i = 2; i < STORE_PREFETCH_MAX; i += 2) {   /* inline, empty, a blob, an empty blob */
+        struct span bytes = span_of(large, i % 8 == 2 ? 100 : i % 8 == 6 ? sizeof large : 0);
+        struct store_item item = shelf_item(keys[i], bytes);
+        struct blob *b = i % 8 == 0 ? blob_alias(SPAN_NONE, NULL, release) : NULL;
+        item.blob = b;
+        assert_int_equal(shelf_put(s, &item, 0), ERR_OK);
+        blob_unref(b);
+    }
+    assert_int_equal(store_prefetch(s, keys, STORE_PREFETCH_MAX), STORE_PREFETCH_MAX / 2 - 1);
+    for (unsigned i = 0; i < 2000; i++)             /* tags meet, buckets have chains */
+        assert_int_equal(shelf_put_text(s, shelf_key(i), "other"), ERR_OK);
+    uint64_t seen = store_generation(s), bytes = shelf_bytes(s);
+    store_prefetch(s, keys, STORE_PREFETCH_MAX);
+    assert_int_equal(store_generation(s), seen);
+    assert_int_equal(shelf_bytes(s), bytes);
+    for (unsigned i = 0; i < STORE_PREFETCH_MAX; i++) {
+        assert_false(store_was_hit(s, keys[i]));
+        assert_int_equal(shelf_has(s, keys[i]), i >= 2 && i % 2 == 0);
+    }
+    store_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -725,6 +763,7 @@ int main(void)
         cmocka_unit_test(a_sweep_frees_what_is_past_its_stale_time),
         cmocka_unit_test(a_blob_is_swapped_for_the_same_bytes),
         cmocka_unit_test(the_generation_changes_with_whatever_makes_a_hit_another),
+        cmocka_unit_test(to_prefetch_keys_changes_nothing),
         cmocka_unit_test(a_walk_gives_each_entry_once_even_while_others_are_deleted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
