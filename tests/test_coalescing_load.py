@@ -285,6 +285,19 @@ def test_a_worker_that_cannot_start_is_named_with_what_it_said():
     assert time.monotonic() - started < 20
 
 
+def test_measuring_begins_when_all_take_all_for_owners(tmp_path):
+    """A worker that is ready itself may still be taken for one that warms: who asks by that knows
+    another owner, and what is measured is how a fleet comes up."""
+    async def beginnings() -> list[dict]:
+        async with Fleet(Settings(8, "peers"), logs=tmp_path) as fleet:
+            answers = await asyncio.gather(*(w.client.get("/readyz", 2) for w in fleet.workers))
+            return [json.loads(a.body) for a in answers]
+
+    for _ in range(2):
+        for said in asyncio.run(beginnings()):
+            assert (said["members"], said["settled"], said["warming"]) == (8, True, 0)
+
+
 def children_of(pid: int) -> list[int]:
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for child in path.read_text().split()]

@@ -8,6 +8,7 @@ import pytest
 import peerage
 from peerage import metrics
 from peerage.health import health
+from workers import until
 
 
 @pytest.fixture
@@ -81,6 +82,17 @@ def test_alone_is_reported_and_stays_ready(peer_env):
         assert said["ready"] and said["alone"] and said["members"] == 1
         assert "no peer" in said["notes"][0]
     assert health(peers)["ready"] is False      # closed
+
+
+def test_members_that_own_nothing_yet_are_counted(peer_env, fleet):
+    """A newcomer is let in, warms, and only then takes part (M1): `settled` says so of the worker itself,
+    `warming` of all, as this one has heard."""
+    fleet(1)
+    with peerage.Peers.from_env(peer_env()) as peers:
+        said = until(lambda: (s := health(peers))["members"] == 2 and s)
+        assert (said["state"], said["settled"], said["warming"]) == ("warming", False, 1)
+        until(lambda: health(peers)["settled"])
+        assert health(peers)["warming"] == 0
 
 
 def test_without_redis_is_reported_and_stays_ready(peer_env, ports, fleet):

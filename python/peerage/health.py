@@ -18,11 +18,13 @@ REDIS = ("unused", "connecting", "there", "away")
 
 def health(peers: Peers) -> dict[str, Any]:
     """JSON-like: `ready`, `state`, `settled` (it has found its place among the others),
-    `members` (live ones, itself included), `alone`, `redis`, and `notes` in words."""
+    `members` (live ones, itself included), `warming` (of these, who own nothing yet, as far as
+    this worker has heard), `alone`, `redis`, and `notes` in words."""
     stats = peers.stats()
     state = stats["state"]
     redis = REDIS[int(stats["redis_state"])]
-    members = sum(m.live and not m.observer for m in peers.members())
+    live = [m for m in peers.members() if m.live and not m.observer]
+    members = len(live)
     alone = peers.enabled and members <= 1
     notes = []
     if not peers.enabled:
@@ -38,6 +40,7 @@ def health(peers: Peers) -> dict[str, Any]:
         "state": state,
         "settled": state not in ("new", "looking", "warming"),
         "members": members,
+        "warming": sum(m.warming for m in live),
         "alone": alone,
         "redis": redis,
         "notes": notes,

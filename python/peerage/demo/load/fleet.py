@@ -257,7 +257,8 @@ class Fleet:
             self.check()
             answers = [await self._answering(w, "/readyz") for w in self.workers]
             seen = [json.loads(a.body) for a in answers]
-            if all(s["members"] == self.settings.nodes and s["settled"] for s in seen):
+            if all(s["members"] == self.settings.nodes and s["settled"] and not s["warming"]
+                   for s in seen):
                 return
             await asyncio.sleep(0.1)
         counts = ", ".join(f"{s['worker']} sees {s['members']} ({s['state']})" for s in seen)
