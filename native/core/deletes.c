@@ -151,9 +151,15 @@ bool deletes_put(struct deletes *d, struct span name, uint64_t id, uint64_t now_
     return true;
 }
 
+/* Every record has expired, or there is none: nothing is worth a look. */
+static bool is_idle(const struct deletes *d, uint64_t now_ms)
+{
+    return d->count == 0 || now_ms >= d->last_until_ms;
+}
+
 static const struct record *find(const struct deletes *d, struct span name, uint64_t now_ms)
 {
-    if (d->count == 0 || now_ms >= d->last_until_ms)
+    if (is_idle(d, now_ms))
         return NULL;
     const struct record *r = &d->slots[seek(d, hash(d, name))];
     return r->id && now_ms < r->until_ms ? r : NULL;
@@ -183,6 +189,6 @@ size_t deletes_count(const struct deletes *d)
 
 void deletes_prefetch(const struct deletes *d, struct span name, uint64_t now_ms)
 {
-    if (d->count && now_ms < d->last_until_ms)
+    if (!is_idle(d, now_ms))
         __builtin_prefetch(&d->slots[hash(d, name) & d->mask]);
 }

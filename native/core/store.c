@@ -622,14 +622,14 @@ unsigned store_prefetch(const struct store *s, const struct span *keys, unsigned
     for (unsigned i = 0; i < count; i++) {
         uint64_t hash = siphash_span(&s->hash_key, keys[i]);
         tags[i] = table_tag(hash);
-        buckets[i] = table_bucket_at(&s->keys, table_home(&s->keys, (uint32_t)hash));
+        buckets[i] = table_first(&s->keys, hash);
         prefetch(buckets[i], sizeof *buckets[i]);
     }
     for (unsigned i = 0; i < count; i++) {
         uint64_t match = table_match(buckets[i], tags[i]);
         if (!match)
             continue;
-        entries[found] = buckets[i]->slots[__builtin_ctzll(match) / 8].item;
+        entries[found] = buckets[i]->slots[table_slot(match)].item;
         prefetch(entries[found++], sizeof *entries[0] + sizeof(struct blob *) + keys[i].bytes);
     }
     for (unsigned i = 0; i < found; i++) {

@@ -197,7 +197,7 @@ static bool merge(struct table *t)
 
 void table_insert(struct table *t, uint64_t hash, void *item)
 {
-    struct table_bucket *b = table_bucket_at(t, table_home(t, (uint32_t)hash));
+    struct table_bucket *b = table_first(t, hash);
 
     append(t, b, table_tag(hash), item, &t->spare);
     t->items++;
@@ -207,7 +207,7 @@ void table_insert(struct table *t, uint64_t hash, void *item)
 
 struct table_place table_place_of(const struct table *t, uint64_t hash, const void *item)
 {
-    struct table_bucket *b = table_bucket_at(t, table_home(t, (uint32_t)hash));
+    struct table_bucket *b = table_first(t, hash);
 
     for (;; b = table_next(b)) {
         assert(b);
@@ -220,7 +220,7 @@ struct table_place table_place_of(const struct table *t, uint64_t hash, const vo
 /* The chain's last item fills the hole. */
 void table_erase(struct table *t, uint64_t hash, struct table_place p)
 {
-    struct table_bucket *last = table_bucket_at(t, table_home(t, (uint32_t)hash)), *before = NULL;
+    struct table_bucket *last = table_first(t, hash), *before = NULL;
 
     while (last->chained) {
         before = last;

@@ -101,6 +101,12 @@ static inline uint32_t table_home(const struct table *t, uint32_t hash)
     return index < t->count ? index : index & t->mask >> 1;
 }
 
+/* The first bucket of the chain in which items of this hash stand. */
+static inline struct table_bucket *table_first(const struct table *t, uint64_t hash)
+{
+    return table_bucket_at(t, table_home(t, (uint32_t)hash));
+}
+
 static inline struct table_bucket *table_next(const struct table_bucket *b)
 {
     return b->chained ? b->slots[TABLE_SLOTS - 1].next : NULL;
@@ -122,13 +128,18 @@ static inline uint64_t table_match(const struct table_bucket *b, uint8_t tag)
     return ~(((x & low7) + low7) | x | low7) & UINT64_C(0x0080808080808080);
 }
 
+/* The first slot of a match that is not 0. */
+static inline unsigned table_slot(uint64_t match)
+{
+    return (unsigned)__builtin_ctzll(match) / 8;
+}
+
 /* Visit the places whose item may have this hash; the body returns when it is the one. */
-#define TABLE_FOREACH_MATCH(t, hash, place)                                                   \
-    for (struct table_place place = {table_bucket_at((t), table_home((t), (uint32_t)(hash))), \
-                                     0};                                                      \
-         place.bucket; place.bucket = table_next(place.bucket))                               \
-        for (uint64_t match_ = table_match(place.bucket, table_tag(hash));                    \
-             match_ && (place.slot = (unsigned)__builtin_ctzll(match_) / 8, true);            \
+#define TABLE_FOREACH_MATCH(t, hash, place)                                        \
+    for (struct table_place place = {table_first((t), (hash)), 0}; place.bucket;   \
+         place.bucket = table_next(place.bucket))                                  \
+        for (uint64_t match_ = table_match(place.bucket, table_tag(hash));         \
+             match_ && (place.slot = table_slot(match_), true);                    \
              match_ &= match_ - 1)
 
 #endif

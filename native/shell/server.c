@@ -239,8 +239,7 @@ static void take_next(struct inbound *i, struct burst *b)
         take_frame(i, &o->message, o->value);
         blob_unref(o->value);
     }
-    atomic_fetch_add_explicit(&i->loop->peerage->counters.frames_in, b->next - before,
-                              memory_order_relaxed);
+    count_more(&i->loop->peerage->counters.frames_in, b->next - before);
 }
 
 /* Everything complete in the buffer, until too much waits to be written: then a peer has to

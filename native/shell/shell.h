@@ -37,10 +37,12 @@ struct counters {
     atomic_uint_fast64_t verdicts[VERDICT_COUNT];
 };
 
-static inline void count(atomic_uint_fast64_t *c)
+static inline void count_more(atomic_uint_fast64_t *c, uint64_t more)
 {
-    atomic_fetch_add_explicit(c, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(c, more, memory_order_relaxed);
 }
+
+static inline void count(atomic_uint_fast64_t *c) { count_more(c, 1); }
 
 struct peerage {
     unsigned fork_count;            /* peerage_fork_count when it was made */

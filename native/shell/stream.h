@@ -31,7 +31,8 @@ struct stream {
     /* reading: in[in_at..in_end) has not been consumed */
     uint8_t *in;
     size_t in_at, in_end;
-    struct message message;         /* STREAM_VALUE, the value's: its spans lie in `in`, before in_at */
+    struct message message;         /* STREAM_VALUE, of that value: its spans lie in `in`, before
+                                       in_at */
     struct blob *value;             /* STREAM_VALUE: being filled */
     size_t value_at, value_wire_bytes;
     size_t verify_above;            /* larger values are left to stream_verify; SIZE_MAX: none */
