@@ -261,7 +261,8 @@ class Fleet:
                    for s in seen):
                 return
             await asyncio.sleep(0.1)
-        counts = ", ".join(f"{s['worker']} sees {s['members']} ({s['state']})" for s in seen)
+        counts = ", ".join(f"{s['worker']} sees {s['members']}, {s['warming']} warming ({s['state']})"
+                           for s in seen)
         raise FleetError(f"the workers did not all see {self.settings.nodes} members "
                          f"within {START_S:.0f} s: {counts}")
 
