@@ -23,7 +23,7 @@ enum flight_role { FLIGHT_OWNS, FLIGHT_ASKS };
  * where there is something to ask; ASKS: ASKING -> RUNNING, or by TIER as an owning one.
  * Every state may end. */
 enum flight_state {
-    FLIGHT_PEEKING,     /* asks heir or owner once for what they have (O3) */
+    FLIGHT_PEEKING,     /* asks those who may have it already (O3) */
     FLIGHT_TIER,        /* asks the second tier: for the value, or for the lease to load it */
     FLIGHT_QUEUED,      /* a registered loader waits to be taken by Python */
     FLIGHT_RUNNING,     /* this process runs the loader: accepted (O5) */
@@ -110,6 +110,13 @@ struct waiter {
     struct bundle *gathered;    /* remote holder: what its LOADED frames brought so far */
 };
 
+/* Who may have the value already. */
+#define FLIGHT_PEERS_MAX 4u
+struct flight_peer {
+    struct addr addr;
+    uint64_t node_id;
+};
+
 struct flight {
     uint64_t id;                /* never reused in a process */
     enum flight_role role;
@@ -123,8 +130,9 @@ struct flight {
     bool tiered;                /* has been in FLIGHT_TIER, once a flight */
     bool fresh;                 /* a refresh: what others have is not wanted */
     struct waiter *holder;      /* PERMITTED: the remote waiter that loads */
-    struct addr peeked;         /* PEEKING: whom */
-    uint64_t asked_ms;          /* PEEKING: when */
+    struct flight_peer peers[FLIGHT_PEERS_MAX];     /* PEEKING: whom, one after the other */
+    uint8_t peer_count, peeks;  /* PEEKING: how many they are, and how many of them were asked */
+    uint64_t asked_ms;          /* PEEKING: when the last of these was */
     bool waited;                /* PEEKING: for a load that runs there */
     void *port;                 /* RUNNING: the local holder's port, NULL: a thread */
     uint64_t started_ms;

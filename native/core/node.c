@@ -12,7 +12,7 @@ static bool look(struct node *n, const struct node_config *config, uint64_t now_
 
     if (node_join(n, &config->swim, now_ms) != 0)
         return false;
-    struct view *v = node_view(n, now_ms);
+    struct view *v = node_view(n);
     if (!v)
         return false;
     effects_init(&none);
@@ -36,7 +36,6 @@ int node_new(struct node **out, const struct node_config *config, uint64_t now_m
     n->tallies = tallies_new(node_id, config->serve.hash_key);
     if (!n->tallies)
         goto failed;
-    n->changed_ms = now_ms;
     n->wall_ahead_ms = config->wall_ms - now_ms;
     n->serve = serve_new(&config->serve);
     if (!n->serve)
@@ -116,19 +115,7 @@ static void add_member(struct node *n, struct view *v, const struct member *m)
     };
 }
 
-/* A print of who contends, to tell whether a new view changes ownership. */
-static uint64_t contenders(const struct view *v)
-{
-    uint64_t print = 0;
-
-    for (unsigned i = 0; i < v->count; i++) {
-        if (v->members[i].contends)
-            print += rendezvous_score(v->members[i].hash, v->members[i].node_id);
-    }
-    return print;
-}
-
-struct view *node_view(struct node *n, uint64_t now_ms)
+struct view *node_view(struct node *n)
 {
     size_t room = 0;
     const struct member *m;
@@ -148,11 +135,6 @@ struct view *node_view(struct node *n, uint64_t now_ms)
         }
     }
     view_finish(v);
-    uint64_t print = contenders(v);
-    if (print != n->contenders)
-        n->changed_ms = now_ms;
-    n->contenders = print;
-    v->changed_ms = n->changed_ms;
     return v;
 }
 

@@ -48,7 +48,7 @@ int node_join(struct node *, const struct swim_config *, uint64_t now_ms);
 void node_part(struct node *);
 
 /* The current live members as a view for serve; NULL: out of memory (try again later). */
-struct view *node_view(struct node *, uint64_t now_ms);
+struct view *node_view(struct node *);
 
 /* SWIM_PULL of an out: the request to make of it, as an effect (EFFECT_CALL). */
 void node_pull(struct node *, const struct swim_effect *, struct span payload, struct effects *);

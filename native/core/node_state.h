@@ -16,7 +16,7 @@ struct node {
     struct swim *swim;              /* loop; NULL: the layer is off */
     struct serve *serve;            /* lock */
     uint32_t timeout_ms;
-    uint64_t epoch, contenders, changed_ms;     /* loop: of the last view made */
+    uint64_t epoch;                 /* loop: of the last view made */
     uint64_t pulled_from;           /* loop: node id of the pull under way */
     struct prng prng;               /* lock */
     uint64_t change_count;          /* lock */

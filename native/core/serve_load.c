@@ -164,36 +164,54 @@ void choose_loader(struct serve *s, struct flight *f, uint64_t now_ms, struct ef
     }
 }
 
-/* A peek may take this part of PEER_TIMEOUT: the asker behind it has patience for one
- * timeout in all, and the loader is still to be found in it. */
+/* All peeks of a flight may take this part of PEER_TIMEOUT: the asker behind it has patience
+ * for one timeout in all, and the loader is still to be found in it. */
 #define PEEK_PART 3u
 
-/* Whom to peek at: the heir if this node owns the channel, else the owner (O3). The owner only
- * while the members changed less than the entry's whole life ago: later, it was owner all
- * that time. Before them comes who owned the channel until it began to drain (O8): it has
- * what it has not handed on yet, and its load may still run. */
-static const struct view_member *whom_to_peek(struct serve *s, const struct flight *f,
-                                              bool owner_silent, uint64_t now_ms)
+/* For so long what a newcomer is to own may be on its way to it (serve_hand.c). */
+#define HANDED_ON_MS 5000u
+
+static void look_at(struct serve *s, struct flight *f, const struct view_member *m,
+                    uint64_t now_ms)
+{
+    if (!m->self && !is_silent(s, &m->addr, now_ms))
+        f->peers[f->peer_count++] = (struct flight_peer){.addr = m->addr, .node_id = m->node_id};
+}
+
+/* Whom to peek at (O3). Before all others who owned the channel until it began to drain (O8): it
+ * has what it has not handed on yet, and its load may still run. Else the heir if this node owns
+ * the channel, else the owner; only while the members changed less than the entry's whole life
+ * ago: later, it was owner all that time. Nodes often come several at a time: one that just came
+ * may lack what its forerunner has, so that one is next, back to who was there before them. */
+static void choose_peers(struct serve *s, struct flight *f, bool owner_silent, uint64_t now_ms)
 {
     const struct view *v = s->view;
     unsigned at[RANKS_MAX];
 
     if (!v || !s->config.heir)
-        return NULL;
+        return;
     int departing = owner_silent ? -1 : view_departing(v, f->channel_hash);
-    if (departing >= 0 && departing != v->self && !is_silent(s, &v->members[departing].addr, now_ms))
-        return &v->members[departing];
+    if (departing >= 0 && departing != v->self)
+        look_at(s, f, &v->members[departing], now_ms);
+    if (f->peer_count > 0)
+        return;
     uint64_t life_ms = (uint64_t)f->ttl_ms + f->stale_ms;
     if (f->ttl_ms != UINT32_MAX && now_ms - v->changed_ms >= life_ms)
-        return NULL;
-    unsigned count = serve_standing(s, f->channel_hash, 2, at);
-    if (count < 2)
-        return NULL;
-    const struct view_member *owner = &v->members[at[0]], *heir = &v->members[at[1]];
-    const struct view_member *whom = owner->self ? heir : owner;
-    if ((whom == owner && owner_silent) || whom->self || is_silent(s, &whom->addr, now_ms))
-        return NULL;
-    return whom;
+        return;
+    if (serve_standing(s, f->channel_hash, 2, at) < 2)
+        return;
+    bool owns = v->members[at[0]].self;
+    if (!owns && owner_silent)
+        return;
+    const struct view_member *m = &v->members[at[owns]];
+    look_at(s, f, m, now_ms);
+    while (f->peer_count < FLIGHT_PEERS_MAX && now_ms - m->contends_ms < HANDED_ON_MS) {
+        int former = view_former(v, f->channel_hash, m->contends_ms);
+        if (former < 0)
+            return;
+        m = &v->members[former];
+        look_at(s, f, m, now_ms);
+    }
 }
 
 static void beyond_peers(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
@@ -202,34 +220,43 @@ static void beyond_peers(struct serve *s, struct flight *f, uint64_t now_ms, str
         choose_loader(s, f, now_ms, fx);
 }
 
-void begin_owned(struct serve *s, struct flight *f, bool owner_silent, uint64_t now_ms,
-                 struct effects *fx)
+/* The next of its peers, within the time that all of them have; after them the second tier. */
+static void peek(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
 {
-    const struct view_member *peer = whom_to_peek(s, f, owner_silent, now_ms);
-
-    if (f->wants == TIER_WANT_NONE && is_alone(s))
-        f->wants = TIER_WANT_LEASE;
-    else if (f->wants == TIER_WANT_NONE && owner_silent)
-        f->wants = TIER_WANT_VALUE;
-    if (!peer) {
+    if (f->peeks == f->peer_count || f->waited || now_ms >= f->until_ms) {
         beyond_peers(s, f, now_ms, fx);
         return;
     }
+    const struct flight_peer *peer = &f->peers[f->peeks++];
     struct message m = {
         .kind = MESSAGE_PEEK,
         .key = f->key,
         .channel = f->channel,
-        .budget_ms = s->config.timeout_ms / PEEK_PART,
+        .budget_ms = (uint32_t)(f->until_ms - now_ms),
         .delete_id = f->delete_id,
     };
-    f->state = FLIGHT_PEEKING;
-    f->peeked = peer->addr;
     f->asked_ms = now_ms;
-    f->until_ms = now_ms + m.budget_ms;
-    due_by(s, f->until_ms);
     s->stats.peeks_asked++;
     effects_call(fx, f->id, &peer->addr, peer->node_id,
                  s->config.timeout_ms + load_timeout_of(s, f), &m, NULL);
+}
+
+void begin_owned(struct serve *s, struct flight *f, bool owner_silent, uint64_t now_ms,
+                 struct effects *fx)
+{
+    if (f->wants == TIER_WANT_NONE && is_alone(s))
+        f->wants = TIER_WANT_LEASE;
+    else if (f->wants == TIER_WANT_NONE && owner_silent)
+        f->wants = TIER_WANT_VALUE;
+    choose_peers(s, f, owner_silent, now_ms);
+    if (f->peer_count == 0) {
+        beyond_peers(s, f, now_ms, fx);
+        return;
+    }
+    f->state = FLIGHT_PEEKING;
+    f->until_ms = now_ms + s->config.timeout_ms / PEEK_PART;
+    due_by(s, f->until_ms);
+    peek(s, f, now_ms, fx);
 }
 
 static bool peek_landed(struct serve *s, struct flight *f, const struct message *m,
@@ -272,9 +299,9 @@ bool peeked(struct serve *s, uint64_t flight_id, const struct message *m, struct
         return true;
     }
     if (!m)
-        serve_peer(s, &f->peeked, PEER_SILENT, now_ms);
+        serve_peer(s, &f->peers[f->peeks - 1].addr, PEER_SILENT, now_ms);
     if (!m || !peek_landed(s, f, m, value, now_ms, fx))
-        beyond_peers(s, f, now_ms, fx);
+        peek(s, f, now_ms, fx);
     return true;
 }
 
@@ -663,7 +690,7 @@ static void tick_flight(struct serve *s, struct flight *f, uint64_t now_ms, stru
             return;
         }
         if (f->until_ms <= now_ms) {
-            note_slow(s, &f->peeked, now_ms);
+            note_slow(s, &f->peers[f->peeks - 1].addr, now_ms);
             beyond_peers(s, f, now_ms, fx);
         } else {
             due_by(s, f->until_ms);

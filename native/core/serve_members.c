@@ -21,22 +21,6 @@ static void tell_gone(const struct view *before, const struct view *after, struc
     }
 }
 
-static bool same_contest(const struct view *a, const struct view *b)
-{
-    unsigned i = 0, j = 0;
-
-    for (;; i++, j++) {
-        while (i < a->count && !a->members[i].contends)
-            i++;
-        while (j < b->count && !b->members[j].contends)
-            j++;
-        if (i == a->count || j == b->count)
-            return i == a->count && j == b->count;
-        if (a->members[i].node_id != b->members[j].node_id)
-            return false;
-    }
-}
-
 void serve_set_view(struct serve *s, struct view *view, uint64_t now_ms, struct effects *fx)
 {
     struct view *before = s->view;
@@ -44,7 +28,8 @@ void serve_set_view(struct serve *s, struct view *view, uint64_t now_ms, struct 
     tell_gone(before, view, fx);
     s->view = view;
     owners_forget(&s->owners);
-    if (before && view && !same_contest(before, view)) {
+    bool moved = view && !view_follow(view, before, now_ms);
+    if (before && moved) {
         hand_begin(s, before, now_ms);
     } else {
         mem_free(before);

@@ -612,20 +612,6 @@ void swim_proven(struct swim *s, uint64_t now_ms, uint64_t wall_ms, const struct
 
 /* What the node itself does. */
 
-/* What this node has to say of itself, to as many as a burst allows; gossip does the rest. */
-static void tell_at_once(struct swim *s, uint64_t now_ms, struct swim_out *out)
-{
-    struct members *t = &s->members;
-    uint32_t start = t->order_count > 0 ? (uint32_t)prng_below(&s->prng, t->order_count) : 0;
-    for (uint32_t k = 0; k < t->order_count && k < LEAVE_TOLD_MAX; k++) {
-        const struct member *m = members_at(t, t->order[(start + k) % t->order_count]);
-        struct swim_message message = {.kind = SWIM_GOSSIP};
-        swim_send(s, now_ms, &m->addr, m->node_id, &message,
-                  &(struct sending){.first = MEMBER_SELF, .second = MEMBER_NONE, .gossip = true},
-                  out);
-    }
-}
-
 void swim_leave(struct swim *s, uint64_t now_ms, struct swim_out *out)
 {
     struct members *t = &s->members;
@@ -636,7 +622,7 @@ void swim_leave(struct swim *s, uint64_t now_ms, struct swim_out *out)
     st.version++;
     st.since_s = stamp(now_ms);
     members_become(t, MEMBER_SELF, &st, &s->prng);
-    tell_at_once(s, now_ms, out);
+    swim_tell_at_once(s, now_ms, out);
     swim_set_phase(s, SWIM_PHASE_GONE, out);
     swim_reckon(s, now_ms);
 }
@@ -651,7 +637,7 @@ void swim_set_flags(struct swim *s, uint64_t now_ms, uint8_t mask, uint8_t flags
         return;
     swim_renew(s, now, out);
     if (now & ~old & SWIM_DRAINING)
-        tell_at_once(s, now_ms, out);
+        swim_tell_at_once(s, now_ms, out);
     if ((now & SWIM_DRAINING) && s->phase != SWIM_PHASE_LOOKING)
         swim_set_phase(s, SWIM_PHASE_DRAINING, out);
     else if (s->phase == SWIM_PHASE_DRAINING)

@@ -25,7 +25,7 @@
 #define EVICT_S_MIN 60u             /* the table full: tombstones this old may go */
 #define NEWS_S_MAX 10u              /* a death this old is hearsay */
 #define SWEEP_EVERY_MS 10000u
-#define LEAVE_TOLD_MAX 64u
+#define TOLD_AT_ONCE_MAX 64u
 #define ALONE_WARNING_MS 10000u                         /* M4 */
 #define ANSWERS_MAX 32u             /* accusations and refutations answered at once... */
 #define ANSWER_EVERY_MS 50u         /* ...and then one each, so that nobody bounces for ever */
@@ -161,6 +161,8 @@ void swim_log(struct swim_out *, enum swim_log, const struct addr *, uint64_t no
               uint64_t other_id, uint64_t value);
 void swim_effect(struct swim_out *, enum swim_effect_kind, const struct addr *,
                  uint64_t node_id, struct span payload);
+/* What this node has to say of itself, to as many as a burst allows; gossip does the rest. */
+void swim_tell_at_once(struct swim *, uint64_t now_ms, struct swim_out *);
 struct update swim_update_of(const struct swim *, uint32_t i, uint64_t now_ms);
 uint32_t swim_log_members(const struct swim *);
 bool swim_may_answer(struct swim *, uint64_t now_ms);   /* takes a token */

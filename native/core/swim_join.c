@@ -219,6 +219,7 @@ void swim_join_tick(struct swim *s, uint64_t now_ms, struct swim_out *out)
     if (now_ms >= s->warm_ms) {
         s->warm_ms = NEVER_MS;
         swim_renew(s, self_of(s)->flags & (uint8_t)~SWIM_WARMING, out);
+        swim_tell_at_once(s, now_ms, out);      /* it owns from now on: nobody else shall load */
         if (s->phase == SWIM_PHASE_WARMING)
             swim_set_phase(s, SWIM_PHASE_READY, out);
     }

@@ -219,3 +219,16 @@ void swim_send(struct swim *s, uint64_t now_ms, const struct addr *to, uint64_t 
     s->stats.sent_bytes += writer_bytes(&w);
     swim_effect(out, SWIM_SEND, to, node_id, span_of(bytes, writer_bytes(&w)));
 }
+
+void swim_tell_at_once(struct swim *s, uint64_t now_ms, struct swim_out *out)
+{
+    struct members *t = &s->members;
+    uint32_t start = t->order_count > 0 ? (uint32_t)prng_below(&s->prng, t->order_count) : 0;
+    for (uint32_t k = 0; k < t->order_count && k < TOLD_AT_ONCE_MAX; k++) {
+        const struct member *m = members_at(t, t->order[(start + k) % t->order_count]);
+        struct swim_message message = {.kind = SWIM_GOSSIP};
+        swim_send(s, now_ms, &m->addr, m->node_id, &message,
+                  &(struct sending){.first = MEMBER_SELF, .second = MEMBER_NONE, .gossip = true},
+                  out);
+    }
+}

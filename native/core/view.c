@@ -53,6 +53,27 @@ void view_finish(struct view *v)
     }
 }
 
+bool view_follow(struct view *v, const struct view *before, uint64_t now_ms)
+{
+    unsigned were = before ? before->contenders : 0, kept = 0, j = 0;
+
+    for (unsigned i = 0; i < v->contenders; i++) {
+        struct view_member *m = &v->members[v->places[i]];
+        const struct view_member *was = NULL;
+        for (; j < were; j++) {         /* both in the order of the addresses */
+            was = &before->members[before->places[j]];
+            if (addr_compare(&was->addr, &m->addr) >= 0)
+                break;
+        }
+        bool stays = j < were && was->node_id == m->node_id;
+        m->contends_ms = stays ? was->contends_ms : now_ms;
+        kept += stays;
+    }
+    bool same = before && kept == were && kept == v->contenders;
+    v->changed_ms = same ? before->changed_ms : now_ms;
+    return same;
+}
+
 unsigned view_rank(const struct view *v, uint64_t channel_hash, unsigned want,
                    unsigned out[RANKS_MAX])
 {
@@ -79,6 +100,21 @@ int view_departing(const struct view *v, uint64_t channel_hash)
         }
     }
     return at >= 0 && v->members[at].draining ? at : -1;
+}
+
+int view_former(const struct view *v, uint64_t channel_hash, uint64_t than_ms)
+{
+    uint64_t best = 0;
+    int at = -1;
+
+    for (unsigned i = 0; i < v->contenders; i++) {
+        uint64_t score = rendezvous_score(channel_hash, v->contest[i]);
+        if (v->members[v->places[i]].contends_ms < than_ms && (at < 0 || score > best)) {
+            best = score;
+            at = v->places[i];
+        }
+    }
+    return at;
 }
 
 int view_find(const struct view *v, const struct addr *addr)

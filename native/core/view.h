@@ -19,6 +19,7 @@ struct view_member {
     bool coordinates;           /* may coordinate */
     bool warming, draining, observer;
     bool contends;              /* takes part in the contest for channels */
+    uint64_t contends_ms;       /* since when, as this node saw it (view_follow) */
 };
 
 struct view {
@@ -46,6 +47,10 @@ struct view *view_new(size_t room);
  * The members are sorted by address here. */
 void view_finish(struct view *);
 
+/* Takes over from the view before it (NULL: none) when the contest last changed, and since when
+ * each contends; what is new is so from now on. True: the contest is the same. */
+bool view_follow(struct view *, const struct view *before, uint64_t now_ms);
+
 /* Indices of the best contenders for a channel, best first. Returns how many. */
 unsigned view_rank(const struct view *, uint64_t channel_hash, unsigned want,
                    unsigned out[RANKS_MAX]);
@@ -53,6 +58,10 @@ unsigned view_rank(const struct view *, uint64_t channel_hash, unsigned want,
 /* The draining member that would stand before all contenders: it owned the channel until a
  * moment ago. Its index, -1: none. */
 int view_departing(const struct view *, uint64_t channel_hash);
+
+/* Who would stand first among the contenders that were there earlier than that: the channel was
+ * its, unless one that is gone stood before it. Its index, -1: there was none. */
+int view_former(const struct view *, uint64_t channel_hash, uint64_t than_ms);
 
 /* Index of the member with this address, -1: none. */
 int view_find(const struct view *, const struct addr *);

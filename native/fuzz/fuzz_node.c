@@ -217,7 +217,6 @@ static void see(struct world *w)
     if (!v)
         abort();
     v->phase = (enum phase)(states & 3);
-    v->changed_ms = w->now_ms;
     for (unsigned i = 0; i < PEERS; i++) {
         if (i && !(members >> i & 1))
             continue;

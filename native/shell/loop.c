@@ -223,7 +223,7 @@ static void set_view(struct loop *loop, struct view *v)
 static void spread(struct loop *loop)
 {
     struct peerage *p = loop->peerage;
-    struct view *v = node_view(p->node, clock_now_ms());
+    struct view *v = node_view(p->node);
 
     loop->spread = !v;
     if (!v)

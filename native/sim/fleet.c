@@ -112,7 +112,6 @@ static void hand_view(struct fleet *f, unsigned i, uint32_t members, uint32_t wa
     v->phase = f->draining >> i & 1  ? PHASE_DRAINING
                : warming >> i & 1 ? PHASE_WARMING
                                   : PHASE_READY;
-    v->changed_ms = f->now_ms;
     for (unsigned j = 0; j < f->config.nodes; j++) {
         const struct station *scored = &f->stations[swapped && j < 2 ? 1 - j : j];
         if (members >> j & 1) {

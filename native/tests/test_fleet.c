@@ -269,17 +269,109 @@ static void test_a_join_fetches_nothing_twice(void **state)
     unsigned other = stranger_to(f, "k");
     uint32_t without = 15u & ~(1u << owner);
     for (unsigned i = 0; i < 4; i++)
-        fleet_view(f, i, i == owner ? 15 : without, 0);
+        fleet_view(f, i, i == owner ? 15 : without, 1u << owner);
     fleet_ask(f, heir, "k", FLEET_LOADS, TTL, 0);
     fleet_run(f, 400);
     assert_int_equal(fleet_loads(f, "k"), 1);
-    fleet_views(f, 15);             /* the owner joins */
+    fleet_views(f, 15);             /* the owner has warmed */
     const struct fleet_ask *a = fleet_ask(f, other, "k", FLEET_LOADS, TTL, 0);
     const struct fleet_ask *b = fleet_ask(f, owner, "k", FLEET_LOADS, TTL, 0);
     fleet_run(f, 400);
     assert_value(a, "k#1");
     assert_value(b, "k#1");
     assert_int_equal(fleet_stats(f, owner)->peeks_hit, 1);
+    fleet_free(f);
+}
+
+/* O3: nodes came one right after another, and what the first of them has loaded was not handed on
+ * yet: who looks for it goes back from newcomer to newcomer, by itself if it was one. */
+static void test_newcomers_in_a_row_fetch_nothing_twice(void **state)
+{
+    (void)state;
+    for (unsigned how = 0; how < 3; how++) {
+        struct fleet *f = fleet_new(&usual);
+        unsigned owner = fleet_rank(f, "k", 0), heir = fleet_rank(f, "k", 1);
+        unsigned first = fleet_rank(f, "k", 2), second = how == 1 ? owner : heir;
+        fleet_views(f, 1u << first);
+        const struct fleet_ask *a = fleet_ask(f, first, "k", FLEET_LOADS, TTL, 0);
+        fleet_run(f, 152);
+        assert_value(a, "k#1");
+        fleet_views(f, 1u << first | 1u << second);
+        fleet_run(f, 10);
+        fleet_views(f, 1u << first | 1u << owner | 1u << heir);
+        if (how == 2)
+            fleet_kill(f, heir);    /* and nobody has heard of it */
+        a = fleet_ask(f, owner, "k", FLEET_LOADS, TTL, 0);
+        fleet_run(f, 20);
+        assert_value(a, "k#1");
+        assert_int_equal(fleet_stats(f, owner)->peeks_asked, 2);
+        assert_int_equal(fleet_stats(f, owner)->peeks_hit, 1);
+        assert_int_equal(fleet_loads(f, "k"), 1);
+        fleet_free(f);
+    }
+}
+
+/* ... and once a newcomer has been there for a while it has what is its own: one look will do. */
+static void test_who_has_been_there_is_looked_at_alone(void **state)
+{
+    (void)state;
+    struct fleet *f = fleet_new(&usual);
+    unsigned owner = fleet_rank(f, "k", 0), heir = fleet_rank(f, "k", 1);
+    fleet_views(f, 1u << fleet_rank(f, "k", 2));
+    fleet_run(f, 10);
+    fleet_views(f, 15u & ~(1u << owner));
+    fleet_run(f, 5000);
+    fleet_views(f, 15u);
+    const struct fleet_ask *a = fleet_ask(f, owner, "k", FLEET_LOADS, TTL, 0);
+    fleet_run(f, 400);
+    assert_value(a, "k#1");
+    assert_int_equal(fleet_stats(f, owner)->peeks_asked, 1);
+    assert_int_equal(fleet_stats(f, heir)->peeks_served, 1);
+    fleet_free(f);
+}
+
+/* Whose load was waited for has looked at the others itself. */
+static void test_a_look_that_waited_is_the_last(void **state)
+{
+    (void)state;
+    struct fleet *f = fleet_new(&usual);
+    unsigned owner = fleet_rank(f, "k", 0), heir = fleet_rank(f, "k", 1);
+    unsigned first = fleet_rank(f, "k", 2);
+    fleet_views(f, 1u << first);
+    fleet_run(f, 10);
+    fleet_views(f, 1u << first | 1u << heir);
+    fleet_ask(f, heir, "k", FLEET_LOADS, TTL, 0);
+    fleet_run(f, 10);
+    fleet_views(f, 1u << first | 1u << owner | 1u << heir);
+    const struct fleet_ask *a = fleet_ask(f, owner, "k", FLEET_LOADS, TTL, 0);
+    fleet_run(f, 20);
+    fleet_kill(f, heir);
+    fleet_run(f, 200);
+    assert_true(a->done);
+    assert_int_equal(a->outcome, OUTCOME_VALUE);
+    assert_int_equal(fleet_loads(f, "k"), 2);
+    assert_int_equal(fleet_stats(f, owner)->peeks_asked, 1);
+    assert_int_equal(fleet_stats(f, first)->peeks_served, 1);
+    fleet_free(f);
+}
+
+static void test_who_is_silent_is_not_looked_at(void **state)
+{
+    (void)state;
+    struct fleet *f = fleet_new(&usual);
+    unsigned owner = fleet_rank(f, "k", 0), heir = fleet_rank(f, "k", 1);
+    char of_heir[8];
+    for (unsigned n = 0; n == 0 || fleet_rank(f, of_heir, 0) != heir; n++)
+        snprintf(of_heir, sizeof of_heir, "%u", n);
+    fleet_silence(f, heir, true);
+    fleet_ask(f, owner, of_heir, FLEET_LOADS, TTL, 0);
+    fleet_run(f, 600);
+    fleet_view(f, owner, 1u << owner | 1u << heir, 0);
+    uint64_t before = fleet_stats(f, owner)->peeks_asked;
+    const struct fleet_ask *a = fleet_ask(f, owner, "k", FLEET_LOADS, TTL, 0);
+    fleet_run(f, 151);
+    assert_value(a, "k#1");
+    assert_int_equal(fleet_stats(f, owner)->peeks_asked, before);
     fleet_free(f);
 }
 
@@ -524,6 +616,10 @@ int main(void)
         cmocka_unit_test(test_a_killed_permit_holder),
         cmocka_unit_test(test_the_first_callers_leaving_fails_nobody),
         cmocka_unit_test(test_a_join_fetches_nothing_twice),
+        cmocka_unit_test(test_newcomers_in_a_row_fetch_nothing_twice),
+        cmocka_unit_test(test_who_has_been_there_is_looked_at_alone),
+        cmocka_unit_test(test_a_look_that_waited_is_the_last),
+        cmocka_unit_test(test_who_is_silent_is_not_looked_at),
         cmocka_unit_test(test_a_crash_fetches_nothing_twice),
         cmocka_unit_test(test_a_replacement_on_the_port),
         cmocka_unit_test(test_a_load_begun_before_a_delete_is_not_stored),

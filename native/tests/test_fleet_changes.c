@@ -292,6 +292,7 @@ static void test_two_acting_owners_peek_at_each_other(void **state)
         unsigned fresh = fleet_rank(f, "k", 0), old = fleet_rank(f, "k", 1), late = 0;
         while (late == fresh || late == old)
             late++;
+        fleet_views(f, ALL & ~(1u << fresh));
         fleet_views(f, ALL);                        /* just now: there is reason to peek */
         fleet_view(f, late, ALL & ~(1u << fresh), 0);
         const struct fleet_ask *a = NULL, *b = NULL;

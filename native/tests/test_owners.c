@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -138,10 +139,111 @@ static void what_is_remembered_is_what_a_look_at_all_members_gives(void **state)
     free(o);
 }
 
+/* What is known of 24 addresses by hand: who contends there, and since when. */
+#define PLACES 24u
+struct known {
+    uint64_t node_id, since_ms;
+};
+
+/* Some come, some go, some are replaced on their address by another node, or warm again. */
+static struct view *next_view(const struct rendezvous *r, struct prng *prng, uint64_t ids[PLACES])
+{
+    struct view *v = view_new(PLACES);
+
+    assert_non_null(v);
+    for (unsigned i = 0; i < PLACES; i++) {
+        if (prng_below(prng, 6) == 0)
+            ids[i] = prng_below(prng, 3) ? prng_next(prng) | 1 : 0;
+        if (ids[i] == 0)
+            continue;
+        struct view_member *m = &v->members[v->count++];
+        *m = member(r, i);
+        m->node_id = ids[i];
+        m->warming = ids[i] % 5 == 0 && prng_below(prng, 2);
+    }
+    view_finish(v);
+    return v;
+}
+
+/* Fills in who contends now. True: the same as before. */
+static bool follow_by_hand(const struct view *v, struct known known[PLACES],
+                           const struct rendezvous *r, uint64_t now_ms)
+{
+    bool same = true;
+
+    for (unsigned i = 0; i < PLACES; i++) {
+        struct view_member at = member(r, i);
+        int found = view_find(v, &at.addr);
+        uint64_t id = found >= 0 && v->members[found].contends ? v->members[found].node_id : 0;
+        if (id != known[i].node_id) {
+            known[i] = (struct known){.node_id = id, .since_ms = now_ms};
+            same = false;
+        }
+        if (id)
+            assert_int_equal(v->members[found].contends_ms, known[i].since_ms);
+    }
+    return same;
+}
+
+static int former_by_hand(const struct view *v, uint64_t channel_hash, uint64_t than_ms)
+{
+    unsigned later[PLACES], count = 0;
+
+    for (unsigned i = 0; i < v->count; i++) {
+        if (v->members[i].contends && v->members[i].contends_ms >= than_ms)
+            later[count++] = i;
+    }
+    return best_but(v, channel_hash, later, count, false);
+}
+
+static void a_view_knows_since_when_they_contend(void **state)
+{
+    struct rendezvous r;
+    struct prng prng;
+    unsigned unchanged = 0, with_former = 0;
+
+    (void)state;
+    rendezvous_init(&r, span_text("default"));
+    prng_seed(&prng, 5);
+    for (unsigned run = 0; run < 20; run++) {
+        struct known known[PLACES] = {{0}};
+        uint64_t ids[PLACES] = {0}, now_ms = 1000, changed_ms = 0;
+        struct view *before = NULL;
+        for (unsigned step = 0; step < 60; step++) {
+            struct view *v = step % 5 == 4 ? before : next_view(&r, &prng, ids);
+            if (v == before) {              /* the same members, another view */
+                v = view_new(PLACES);
+                assert_non_null(v);
+                v->count = before->count;
+                memcpy(v->members, before->members, v->count * sizeof v->members[0]);
+                view_finish(v);
+            }
+            now_ms += 1 + prng_below(&prng, 3);
+            bool same = view_follow(v, before, now_ms);
+            assert_int_equal(same, follow_by_hand(v, known, &r, now_ms) && before);
+            changed_ms = same ? changed_ms : now_ms;
+            assert_int_equal(v->changed_ms, changed_ms);
+            for (unsigned ask = 0; ask < 20; ask++) {
+                uint64_t channel_hash = prng_next(&prng);
+                uint64_t than_ms = now_ms - prng_below(&prng, 30);
+                int former = view_former(v, channel_hash, than_ms);
+                assert_int_equal(former, former_by_hand(v, channel_hash, than_ms));
+                with_former += former >= 0;
+            }
+            unchanged += same;
+            mem_free(before);
+            before = v;
+        }
+        mem_free(before);
+    }
+    assert_true(unchanged > 100 && with_former > 5000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_scores_go_to_the_lower_address),
+        cmocka_unit_test(a_view_knows_since_when_they_contend),
         cmocka_unit_test(what_is_remembered_is_what_a_look_at_all_members_gives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,6 +160,35 @@ static void leaving_is_announced(void **state)
     desk_close(&d);
 }
 
+/* M1: who loads until then must not go on for a round of gossip. */
+static void the_end_of_warming_is_announced(void **state)
+{
+    struct desk d;
+    struct update known[4];
+    bool told[6] = {false};
+    (void)state;
+    desk_open(&d);
+    for (uint32_t k = 0; k < ARRAY_COUNT(known); k++)
+        known[k] = desk_about(2 + k, SWIM_ALIVE, 1);
+    desk_hear(&d, 2, (struct swim_message){.kind = SWIM_WELCOME, .complete = true}, known,
+              ARRAY_COUNT(known));
+    desk_pass(&d, 999);
+    assert_int_equal(swim_phase(d.swim), SWIM_PHASE_WARMING);
+    desk_forget(&d);
+    desk_pass(&d, 1);
+    assert_int_equal(swim_phase(d.swim), SWIM_PHASE_READY);
+    for (size_t n = 0; n < desk_count_sent(&d, SWIM_GOSSIP); n++) {
+        struct swim_message m;
+        const struct swim_effect *to;
+        struct update u;
+        assert_true(desk_sent(&d, SWIM_GOSSIP, n, &m, &to));
+        told[to->addr.ip[15]] |= desk_says_of(&m, 1, &u) && !(u.s.flags & SWIM_WARMING);
+    }
+    for (uint32_t k = 2; k <= 5; k++)
+        assert_true(told[k]);
+    desk_close(&d);
+}
+
 /* Pages. */
 
 static size_t pull(struct desk *from, struct desk *to, struct span request, size_t room)
@@ -434,6 +463,7 @@ int main(void)
         cmocka_unit_test(observers_do_not_count),
         cmocka_unit_test(flags_travel_under_a_new_version),
         cmocka_unit_test(leaving_is_announced),
+        cmocka_unit_test(the_end_of_warming_is_announced),
         cmocka_unit_test(pages_carry_the_table),
         cmocka_unit_test(a_pull_mends_both_sides),
         cmocka_unit_test(lasting_mismatches_are_pulled),
