@@ -171,6 +171,13 @@ void choose_loader(struct serve *s, struct flight *f, uint64_t now_ms, struct ef
 /* For so long what a newcomer is to own may be on its way to it (serve_hand.c). */
 #define HANDED_ON_MS 5000u
 
+/* To a node that is new itself all are; but these have started as lately, by the walls' clocks. */
+static bool is_newcomer(const struct view *v, const struct view_member *m, uint64_t now_ms)
+{
+    return now_ms - m->contends_ms < HANDED_ON_MS &&
+           (v->self < 0 || m->started_ms + HANDED_ON_MS > v->members[v->self].started_ms);
+}
+
 static void look_at(struct serve *s, struct flight *f, const struct view_member *m,
                     uint64_t now_ms)
 {
@@ -178,11 +185,12 @@ static void look_at(struct serve *s, struct flight *f, const struct view_member 
         f->peers[f->peer_count++] = (struct flight_peer){.addr = m->addr, .node_id = m->node_id};
 }
 
-/* Whom to peek at (O3). Before all others who owned the channel until it began to drain (O8): it
- * has what it has not handed on yet, and its load may still run. Else the heir if this node owns
- * the channel, else the owner; only while the members changed less than the entry's whole life
- * ago: later, it was owner all that time. Nodes often come several at a time: one that just came
- * may lack what its forerunner has, so that one is next, back to who was there before them. */
+/* Whom to peek at (O3). Who owned the channel until it began to drain (O8), or others were past
+ * warming: it has what it has not handed on yet, and its load may still run. Then the heir if
+ * this node owns the channel, else the owner; only while the members changed less than the
+ * entry's whole life ago: later, it was owner all that time. Nodes often come several at a time:
+ * one that just came may lack what its forerunner has, so that one is next, and so on back to who
+ * was there before them. */
 static void choose_peers(struct serve *s, struct flight *f, bool owner_silent, uint64_t now_ms)
 {
     const struct view *v = s->view;
@@ -191,10 +199,8 @@ static void choose_peers(struct serve *s, struct flight *f, bool owner_silent, u
     if (!v || !s->config.heir)
         return;
     int departing = owner_silent ? -1 : view_departing(v, f->channel_hash);
-    if (departing >= 0 && departing != v->self)
+    if (departing >= 0)
         look_at(s, f, &v->members[departing], now_ms);
-    if (f->peer_count > 0)
-        return;
     uint64_t life_ms = (uint64_t)f->ttl_ms + f->stale_ms;
     if (f->ttl_ms != UINT32_MAX && now_ms - v->changed_ms >= life_ms)
         return;
@@ -205,8 +211,8 @@ static void choose_peers(struct serve *s, struct flight *f, bool owner_silent, u
         return;
     const struct view_member *m = &v->members[at[owns]];
     look_at(s, f, m, now_ms);
-    while (f->peer_count < FLIGHT_PEERS_MAX && now_ms - m->contends_ms < HANDED_ON_MS) {
-        int former = view_former(v, f->channel_hash, m->contends_ms);
+    while (f->peer_count < FLIGHT_PEERS_MAX && is_newcomer(v, m, now_ms)) {
+        int former = view_former(v, f->channel_hash, m);
         if (former < 0)
             return;
         m = &v->members[former];

@@ -41,7 +41,8 @@ void view_finish(struct view *v)
     for (unsigned i = 0; i < v->count; i++) {
         struct view_member *m = &v->members[i];
         m->contends = !m->draining && !m->observer && (!m->warming || !anyone_ready);
-        v->any_draining |= m->draining;
+        m->departs = m->draining;
+        v->any_departs |= m->departs;
         if (m->contends) {
             v->contest[v->contenders] = m->hash;
             v->places[v->contenders++] = (uint16_t)i;
@@ -53,23 +54,30 @@ void view_finish(struct view *v)
     }
 }
 
+/* The same node in a view whose members up to *from have lower addresses. NULL: not there. */
+static const struct view_member *same_in(const struct view *v, const struct view_member *m,
+                                         unsigned *from)
+{
+    while (*from < v->count && addr_compare(&v->members[*from].addr, &m->addr) < 0)
+        ++*from;
+    const struct view_member *found = *from < v->count ? &v->members[*from] : NULL;
+    return found && found->node_id == m->node_id ? found : NULL;
+}
+
 bool view_follow(struct view *v, const struct view *before, uint64_t now_ms)
 {
-    unsigned were = before ? before->contenders : 0, kept = 0, j = 0;
+    unsigned kept = 0, from = 0;
 
-    for (unsigned i = 0; i < v->contenders; i++) {
-        struct view_member *m = &v->members[v->places[i]];
-        const struct view_member *was = NULL;
-        for (; j < were; j++) {         /* both in the order of the addresses */
-            was = &before->members[before->places[j]];
-            if (addr_compare(&was->addr, &m->addr) >= 0)
-                break;
-        }
-        bool stays = j < were && was->node_id == m->node_id;
+    for (unsigned i = 0; i < v->count; i++) {
+        struct view_member *m = &v->members[i];
+        const struct view_member *was = before ? same_in(before, m, &from) : NULL;
+        bool stays = m->contends && was && was->contends;
         m->contends_ms = stays ? was->contends_ms : now_ms;
+        m->departs |= !m->contends && was && (was->contends || was->departs);
+        v->any_departs |= m->departs;
         kept += stays;
     }
-    bool same = before && kept == were && kept == v->contenders;
+    bool same = before && kept == before->contenders && kept == v->contenders;
     v->changed_ms = same ? before->changed_ms : now_ms;
     return same;
 }
@@ -89,27 +97,33 @@ int view_departing(const struct view *v, uint64_t channel_hash)
     uint64_t best = 0;
     int at = -1;
 
-    if (!v->any_draining)
+    if (!v->any_departs)
         return -1;
     for (unsigned i = 0; i < v->count; i++) {
         const struct view_member *m = &v->members[i];
         uint64_t score = rendezvous_score(channel_hash, m->hash);
-        if ((m->contends || m->draining) && (at < 0 || score > best)) {
+        if ((m->contends || m->departs) && (at < 0 || score > best)) {
             best = score;
             at = (int)i;
         }
     }
-    return at >= 0 && v->members[at].draining ? at : -1;
+    return at >= 0 && v->members[at].departs ? at : -1;
 }
 
-int view_former(const struct view *v, uint64_t channel_hash, uint64_t than_ms)
+static bool was_there_before(const struct view_member *a, const struct view_member *b)
+{
+    return a->contends_ms != b->contends_ms ? a->contends_ms < b->contends_ms
+                                            : a->started_ms < b->started_ms;
+}
+
+int view_former(const struct view *v, uint64_t channel_hash, const struct view_member *newcomer)
 {
     uint64_t best = 0;
     int at = -1;
 
     for (unsigned i = 0; i < v->contenders; i++) {
         uint64_t score = rendezvous_score(channel_hash, v->contest[i]);
-        if (v->members[v->places[i]].contends_ms < than_ms && (at < 0 || score > best)) {
+        if (was_there_before(&v->members[v->places[i]], newcomer) && (at < 0 || score > best)) {
             best = score;
             at = v->places[i];
         }

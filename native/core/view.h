@@ -20,6 +20,8 @@ struct view_member {
     bool warming, draining, observer;
     bool contends;              /* takes part in the contest for channels */
     uint64_t contends_ms;       /* since when, as this node saw it (view_follow) */
+    bool departs;               /* contends no more, but lives: it drains, or warms while others,
+                                   who warmed with it, are past that (view_follow) */
 };
 
 struct view {
@@ -29,7 +31,7 @@ struct view {
     unsigned count;             /* live members, self and observers among them; by address */
     int self;                   /* index, -1: not (yet) a member */
     int coordinator;            /* index, -1: none */
-    bool any_draining;          /* of the members */
+    bool any_departs;           /* of the members */
     unsigned contenders;        /* how many of them contend */
     uint64_t *contest;          /* the contenders' hashes, in the order of the members */
     uint16_t *places;           /* and where each stands among the members */
@@ -47,21 +49,23 @@ struct view *view_new(size_t room);
  * The members are sorted by address here. */
 void view_finish(struct view *);
 
-/* Takes over from the view before it (NULL: none) when the contest last changed, and since when
- * each contends; what is new is so from now on. True: the contest is the same. */
+/* Takes over from the view before it (NULL: none) when the contest last changed, since when each
+ * contends, and who did until lately; what is new is so from now on. True: the contest is the
+ * same. */
 bool view_follow(struct view *, const struct view *before, uint64_t now_ms);
 
 /* Indices of the best contenders for a channel, best first. Returns how many. */
 unsigned view_rank(const struct view *, uint64_t channel_hash, unsigned want,
                    unsigned out[RANKS_MAX]);
 
-/* The draining member that would stand before all contenders: it owned the channel until a
- * moment ago. Its index, -1: none. */
+/* Who departs and would stand before all contenders: it owned the channel until a moment ago.
+ * Its index, -1: none. */
 int view_departing(const struct view *, uint64_t channel_hash);
 
-/* Who would stand first among the contenders that were there earlier than that: the channel was
- * its, unless one that is gone stood before it. Its index, -1: there was none. */
-int view_former(const struct view *, uint64_t channel_hash, uint64_t than_ms);
+/* Who would stand first among the contenders that were there before that one: the channel was
+ * its, unless one that is gone stood before it. Of those that this node heard of together, who
+ * started earlier was there before. Its index, -1: there was none. */
+int view_former(const struct view *, uint64_t channel_hash, const struct view_member *);
 
 /* Index of the member with this address, -1: none. */
 int view_find(const struct view *, const struct addr *);

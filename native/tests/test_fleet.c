@@ -311,23 +311,81 @@ static void test_newcomers_in_a_row_fetch_nothing_twice(void **state)
     }
 }
 
-/* ... and once a newcomer has been there for a while it has what is its own: one look will do. */
-static void test_who_has_been_there_is_looked_at_alone(void **state)
+/* Who warmed owned as long as all did: it has what it loaded then. */
+static void test_who_owned_while_all_warmed_is_looked_at(void **state)
+{
+    (void)state;
+    struct fleet *f = fleet_new(&usual);
+    unsigned owner = fleet_rank(f, "k", 0), ready = fleet_rank(f, "k", 2);
+    for (unsigned i = 0; i < 4; i++)
+        fleet_view(f, i, 15, 15);
+    const struct fleet_ask *a = fleet_ask(f, owner, "k", FLEET_LOADS, TTL, 0);
+    fleet_run(f, 10);
+    for (unsigned i = 0; i < 4; i++)
+        fleet_view(f, i, 15, 15u & ~(1u << ready));
+    const struct fleet_ask *b = fleet_ask(f, ready, "k", FLEET_LOADS, TTL, 0);
+    fleet_run(f, 200);
+    assert_value(a, "k#1");
+    assert_value(b, "k#1");
+    assert_int_equal(fleet_loads(f, "k"), 1);
+    assert_int_equal(fleet_stats(f, ready)->peeks_hit, 1);
+    fleet_free(f);
+}
+
+/* Who came first of those that a node heard of together is known by their starts. */
+static void test_newcomers_heard_of_together(void **state)
 {
     (void)state;
     struct fleet *f = fleet_new(&usual);
     unsigned owner = fleet_rank(f, "k", 0), heir = fleet_rank(f, "k", 1);
-    fleet_views(f, 1u << fleet_rank(f, "k", 2));
-    fleet_run(f, 10);
-    fleet_views(f, 15u & ~(1u << owner));
-    fleet_run(f, 5000);
-    fleet_views(f, 15u);
-    const struct fleet_ask *a = fleet_ask(f, owner, "k", FLEET_LOADS, TTL, 0);
-    fleet_run(f, 400);
-    assert_value(a, "k#1");
-    assert_int_equal(fleet_stats(f, owner)->peeks_asked, 1);
-    assert_int_equal(fleet_stats(f, heir)->peeks_served, 1);
+    unsigned first = fleet_rank(f, "k", 2), order[] = {first, heir, owner};
+    uint32_t there = 0;
+    for (unsigned i = 0; i < 4; i++)
+        fleet_kill(f, i);
+    for (unsigned n = 0; n < 3; n++) {
+        fleet_start(f, order[n]);
+        there |= 1u << order[n];
+        fleet_views(f, there);
+        fleet_run(f, 10);
+        if (n == 1)
+            continue;
+        const struct fleet_ask *a = fleet_ask(f, order[n], "k", FLEET_LOADS, TTL, 0);
+        fleet_run(f, 155);
+        assert_value(a, "k#1");
+    }
+    assert_int_equal(fleet_loads(f, "k"), 1);
+    assert_int_equal(fleet_stats(f, owner)->peeks_asked, 2);
     fleet_free(f);
+}
+
+/* Once a newcomer has been there for a while it has what is its own: one look will do. To who
+ * comes then all are new, so that it goes by their starts. */
+static void test_who_has_been_there_is_looked_at_alone(void **state)
+{
+    (void)state;
+    for (unsigned how = 0; how < 2; how++) {
+        struct fleet *f = fleet_new(&usual);
+        unsigned owner = fleet_rank(f, "k", 0), heir = fleet_rank(f, "k", 1);
+        unsigned comes[] = {heir, owner};
+        uint32_t there = 15u & ~(1u << owner | 1u << heir);
+        fleet_kill(f, heir);
+        if (how == 1)
+            fleet_kill(f, owner);
+        for (unsigned n = 0; n < 2; n++) {
+            fleet_views(f, there);
+            fleet_run(f, 5000);
+            if (how == 1 || n == 0)
+                fleet_start(f, comes[n]);
+            there |= 1u << comes[n];
+        }
+        fleet_views(f, there);
+        const struct fleet_ask *a = fleet_ask(f, owner, "k", FLEET_LOADS, TTL, 0);
+        fleet_run(f, 400);
+        assert_value(a, "k#1");
+        assert_int_equal(fleet_stats(f, owner)->peeks_asked, 1);
+        assert_int_equal(fleet_stats(f, heir)->peeks_served, 1);
+        fleet_free(f);
+    }
 }
 
 /* Whose load was waited for has looked at the others itself. */
@@ -617,6 +675,8 @@ int main(void)
         cmocka_unit_test(test_the_first_callers_leaving_fails_nobody),
         cmocka_unit_test(test_a_join_fetches_nothing_twice),
         cmocka_unit_test(test_newcomers_in_a_row_fetch_nothing_twice),
+        cmocka_unit_test(test_who_owned_while_all_warmed_is_looked_at),
+        cmocka_unit_test(test_newcomers_heard_of_together),
         cmocka_unit_test(test_who_has_been_there_is_looked_at_alone),
         cmocka_unit_test(test_a_look_that_waited_is_the_last),
         cmocka_unit_test(test_who_is_silent_is_not_looked_at),

@@ -92,8 +92,7 @@ static void start(unsigned nodes, uint64_t seed, struct figures *sum)
     fleet_free(f);
 }
 
-/* O3, M1. Two that are ready within a datagram's way of each other may both load; with the heir
- * alone looked at it is one key in eight of twelve nodes, and with gossip's word alone two in three. */
+/* O3, M1. Two that are ready within a datagram's way of each other may both load. */
 static void test_a_start_of_all_at_once_fetches_nothing_twice(void **state)
 {
     static const unsigned sizes[] = {2, 3, 6, 12};

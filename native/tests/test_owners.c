@@ -83,7 +83,7 @@ static int best_but(const struct view *v, uint64_t channel_hash, const unsigned 
     int best = -1;
 
     for (unsigned i = 0; i < v->count; i++) {
-        bool taken = !v->members[i].contends && !(leavers && v->members[i].draining);
+        bool taken = !v->members[i].contends && !(leavers && v->members[i].departs);
         for (unsigned j = 0; j < count; j++)
             taken = taken || before[j] == i;
         if (!taken && (best < 0 || rendezvous_score(channel_hash, v->members[i].hash) >
@@ -93,11 +93,12 @@ static int best_but(const struct view *v, uint64_t channel_hash, const unsigned 
     return best;
 }
 
-static void check_departing(const struct view *v, uint64_t channel_hash)
+static bool check_departing(const struct view *v, uint64_t channel_hash)
 {
     int best = best_but(v, channel_hash, NULL, 0, true);
-    bool departs = best >= 0 && v->members[best].draining;
+    bool departs = best >= 0 && v->members[best].departs;
     assert_int_equal(view_departing(v, channel_hash), departs ? best : -1);
+    return departs;
 }
 
 /* Asked once, again, and after others took the place: always what the members say. More
@@ -139,13 +140,14 @@ static void what_is_remembered_is_what_a_look_at_all_members_gives(void **state)
     free(o);
 }
 
-/* What is known of 24 addresses by hand: who contends there, and since when. */
+/* What is known of 24 addresses by hand: who contends there, and since when; who contended there
+ * until it warmed again, or drained. */
 #define PLACES 24u
 struct known {
-    uint64_t node_id, since_ms;
+    uint64_t node_id, since_ms, departed;
 };
 
-/* Some come, some go, some are replaced on their address by another node, or warm again. */
+/* Some come, some go, some are replaced on their address by another node, warm again, or drain. */
 static struct view *next_view(const struct rendezvous *r, struct prng *prng, uint64_t ids[PLACES])
 {
     struct view *v = view_new(PLACES);
@@ -159,8 +161,22 @@ static struct view *next_view(const struct rendezvous *r, struct prng *prng, uin
         struct view_member *m = &v->members[v->count++];
         *m = member(r, i);
         m->node_id = ids[i];
+        m->started_ms = ids[i] % 4;
         m->warming = ids[i] % 5 == 0 && prng_below(prng, 2);
+        m->draining = ids[i] % 7 == 0 && prng_below(prng, 4) == 0;
     }
+    view_finish(v);
+    return v;
+}
+
+/* The same members, another view. */
+static struct view *same_again(const struct view *before)
+{
+    struct view *v = view_new(PLACES);
+
+    assert_non_null(v);
+    v->count = before->count;
+    memcpy(v->members, before->members, v->count * sizeof v->members[0]);
     view_finish(v);
     return v;
 }
@@ -174,33 +190,47 @@ static bool follow_by_hand(const struct view *v, struct known known[PLACES],
     for (unsigned i = 0; i < PLACES; i++) {
         struct view_member at = member(r, i);
         int found = view_find(v, &at.addr);
-        uint64_t id = found >= 0 && v->members[found].contends ? v->members[found].node_id : 0;
-        if (id != known[i].node_id) {
-            known[i] = (struct known){.node_id = id, .since_ms = now_ms};
+        const struct view_member *m = found >= 0 ? &v->members[found] : NULL;
+        uint64_t id = m && m->contends ? m->node_id : 0, was = known[i].node_id;
+        if (m && !id) {
+            bool departs = m->node_id == was || m->node_id == known[i].departed || m->draining;
+            assert_int_equal(m->departs, departs);
+        }
+        if (m && !id && m->node_id == was)
+            known[i].departed = was;
+        else if (!m || id || m->node_id != known[i].departed)
+            known[i].departed = m && !id && m->draining ? m->node_id : 0;
+        if (id != was) {
+            known[i].node_id = id;
+            known[i].since_ms = now_ms;
             same = false;
         }
         if (id)
-            assert_int_equal(v->members[found].contends_ms, known[i].since_ms);
+            assert_int_equal(m->contends_ms, known[i].since_ms);
     }
     return same;
 }
 
-static int former_by_hand(const struct view *v, uint64_t channel_hash, uint64_t than_ms)
+static int former_by_hand(const struct view *v, uint64_t channel_hash,
+                          const struct view_member *than)
 {
     unsigned later[PLACES], count = 0;
 
     for (unsigned i = 0; i < v->count; i++) {
-        if (v->members[i].contends && v->members[i].contends_ms >= than_ms)
+        const struct view_member *m = &v->members[i];
+        bool before = m->contends_ms < than->contends_ms ||
+                      (m->contends_ms == than->contends_ms && m->started_ms < than->started_ms);
+        if (m->contends && !before)
             later[count++] = i;
     }
     return best_but(v, channel_hash, later, count, false);
 }
 
-static void a_view_knows_since_when_they_contend(void **state)
+static void a_view_knows_who_contended_and_since_when(void **state)
 {
     struct rendezvous r;
     struct prng prng;
-    unsigned unchanged = 0, with_former = 0;
+    unsigned unchanged = 0, formers = 0, departing = 0;
 
     (void)state;
     rendezvous_init(&r, span_text("default"));
@@ -210,25 +240,19 @@ static void a_view_knows_since_when_they_contend(void **state)
         uint64_t ids[PLACES] = {0}, now_ms = 1000, changed_ms = 0;
         struct view *before = NULL;
         for (unsigned step = 0; step < 60; step++) {
-            struct view *v = step % 5 == 4 ? before : next_view(&r, &prng, ids);
-            if (v == before) {              /* the same members, another view */
-                v = view_new(PLACES);
-                assert_non_null(v);
-                v->count = before->count;
-                memcpy(v->members, before->members, v->count * sizeof v->members[0]);
-                view_finish(v);
-            }
+            struct view *v = step % 5 == 4 ? same_again(before) : next_view(&r, &prng, ids);
             now_ms += 1 + prng_below(&prng, 3);
             bool same = view_follow(v, before, now_ms);
             assert_int_equal(same, follow_by_hand(v, known, &r, now_ms) && before);
             changed_ms = same ? changed_ms : now_ms;
             assert_int_equal(v->changed_ms, changed_ms);
-            for (unsigned ask = 0; ask < 20; ask++) {
+            for (unsigned ask = 0; ask < 20 && v->contenders; ask++) {
                 uint64_t channel_hash = prng_next(&prng);
-                uint64_t than_ms = now_ms - prng_below(&prng, 30);
-                int former = view_former(v, channel_hash, than_ms);
-                assert_int_equal(former, former_by_hand(v, channel_hash, than_ms));
-                with_former += former >= 0;
+                unsigned any = v->places[prng_below(&prng, v->contenders)];
+                int former = view_former(v, channel_hash, &v->members[any]);
+                assert_int_equal(former, former_by_hand(v, channel_hash, &v->members[any]));
+                formers += former >= 0;
+                departing += check_departing(v, channel_hash);
             }
             unchanged += same;
             mem_free(before);
@@ -236,14 +260,14 @@ static void a_view_knows_since_when_they_contend(void **state)
         }
         mem_free(before);
     }
-    assert_true(unchanged > 100 && with_former > 5000);
+    assert_true(unchanged > 100 && formers > 5000 && departing > 500);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_scores_go_to_the_lower_address),
-        cmocka_unit_test(a_view_knows_since_when_they_contend),
+        cmocka_unit_test(a_view_knows_who_contended_and_since_when),
         cmocka_unit_test(what_is_remembered_is_what_a_look_at_all_members_gives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
