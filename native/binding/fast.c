@@ -14,8 +14,8 @@
 #include <structmember.h>
 
 #define CHANNEL_MAX 255         /* as peerage.h says of struct peerage_ask, and Cache._channel */
-#define MEMO_SETS 128u          /* of four each: 16 KB, made at the first hit */
-#define MEMO_WAYS 4u
+#define MEMO_SETS 64u           /* of eight each: 16 KB, made at the first hit */
+#define MEMO_WAYS 8u
 
 struct memo {
     PyObject *key, *value;      /* a reference to the key, or NULL; the value is borrowed */
