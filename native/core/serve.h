@@ -3,7 +3,7 @@
  * shell's one short lock (rule O12); nothing here hashes a value, allocates much, or
  * touches a socket. With the layer off the same code works without members.
  *
- * A question becomes a hit, joins a flight, starts one (the owner peeks at its heir where
+ * A question becomes a hit, joins a flight, starts one (the owner peeks at who may have it where
  * the members changed lately, then a registered loader is queued, the local caller loads,
  * or the remote asker gets a permit), or is refused ("not me", "busy").
  * When a load is lost (its holder died, was cancelled, gave it back) everybody who waits

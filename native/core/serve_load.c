@@ -1,6 +1,6 @@
 /* A load's life where this node acts as the owner (see serve.h):
  *
- *   begin -> [peek at heir or owner] -> [second tier] -> who loads? -> finish | fail | lose
+ *   begin -> [peek at who may have it] -> [second tier] -> who loads? -> finish | fail | lose
  *
  * Who loads: a caller of this process that waits, in its own thread; else a registered
  * loader, queued until Python takes it; else a caller of this process on an event loop;
@@ -168,10 +168,11 @@ void choose_loader(struct serve *s, struct flight *f, uint64_t now_ms, struct ef
  * for one timeout in all, and the loader is still to be found in it. */
 #define PEEK_PART 3u
 
-/* For so long what a newcomer is to own may be on its way to it (serve_hand.c). */
+/* For so long, as draining may last, what a newcomer is to own may be on its way to it. */
 #define HANDED_ON_MS 5000u
 
-/* To a node that is new itself all are; but these have started as lately, by the walls' clocks. */
+/* A node that is new has only just heard of everybody: to it a newcomer is one that started no
+ * more than that before it did, by their walls' clocks. */
 static bool is_newcomer(const struct view *v, const struct view_member *m, uint64_t now_ms)
 {
     return now_ms - m->contends_ms < HANDED_ON_MS &&
@@ -226,7 +227,8 @@ static void beyond_peers(struct serve *s, struct flight *f, uint64_t now_ms, str
         choose_loader(s, f, now_ms, fx);
 }
 
-/* The next of its peers, within the time that all of them have; after them the second tier. */
+/* The next of its peers, within the time that all of them have; after them the second tier. One
+ * whose load was waited for has looked at the others itself. */
 static void peek(struct serve *s, struct flight *f, uint64_t now_ms, struct effects *fx)
 {
     if (f->peeks == f->peer_count || f->waited || now_ms >= f->until_ms) {

@@ -1,6 +1,7 @@
 /* What a node knows of the cluster's live members at one moment, as ownership needs it:
  * who takes part in the contest for channels, and in which order they stand for one.
- * Built by `node` from membership, handed to `serve` whole, never changed afterwards.
+ * Built by `node` from membership, handed to `serve` whole, which lets it follow the one before;
+ * never changed afterwards.
  */
 #ifndef PEERAGE_VIEW_H
 #define PEERAGE_VIEW_H
@@ -64,8 +65,8 @@ int view_departing(const struct view *, uint64_t channel_hash);
 
 /* Who would stand first among the contenders that were there before that one: the channel was
  * its, unless one that is gone stood before it. Of those that this node heard of together, who
- * started earlier was there before. Its index, -1: there was none. */
-int view_former(const struct view *, uint64_t channel_hash, const struct view_member *);
+ * started earlier was there before. Its index, -1: there was none. After view_follow. */
+int view_former(const struct view *, uint64_t channel_hash, const struct view_member *newcomer);
 
 /* Index of the member with this address, -1: none. */
 int view_find(const struct view *, const struct addr *);
